@@ -1,0 +1,103 @@
+"""AQ: the tree of quantiles and the walk through it (Kaplan, Schnapp, Stemmer 2021).
+
+The middle quantile is estimated first; it splits the grid, and the other quantiles are found
+in the two halves in the same way. One record meets one node a level, not one a quantile.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpq_sklearn._accounting import exponential_cost
+from dpq_sklearn._exponential import Node, draw_position, node_segments
+from dpq_sklearn._ranks import rank_units
+
+
+@dataclass(frozen=True)
+class QuantileNode:
+    """One estimate to come: which quantile, where between its neighbours above, with what eps."""
+
+    index: int
+    q: float
+    eps: float
+    left: "QuantileNode | None"
+    right: "QuantileNode | None"
+
+
+def quantile_tree(quantiles, budget):
+    """Return the root of the balanced tree over ascending distinct `quantiles`; public facts only.
+
+    A node with h levels below and including it spends 1/h of what its path has left and hands
+    the rest to *each* child, so that a shallow branch does not waste the share of a deep one.
+    """
+    quantiles = [float(q) for q in quantiles]
+    ideal = budget.before_rounding(len(quantiles))
+
+    def subtree(first, last, q_below, q_above, budget):
+        if first == last:
+            return None
+        middle = (first + last) // 2
+        q = quantiles[middle]
+        levels = (last - first).bit_length()
+        rest = budget.part(1 - 1 / levels) if levels > 1 else budget
+        return QuantileNode(
+            index=middle,
+            q=(q - q_below) / (q_above - q_below),
+            eps=budget.part(1 / levels).exponential_eps(),
+            left=subtree(first, middle, q_below, q, rest),
+            right=subtree(middle + 1, last, q, q_above, rest),
+        )
+
+    return subtree(0, len(quantiles), 0.0, 1.0, ideal)
+
+
+class ApproximateQuantiles:
+    """The AQ mechanism behind the seam that all mechanisms share."""
+
+    def release(self, ranks, quantiles, budget, randomness):
+        """Return one cell for each of the ascending distinct `quantiles`, ascending.
+
+        Privacy
+        -------
+        Neighbours differ in one record. With w its weight in a node (`node_segments`), the
+        node's draw costs it w * eps, its children have weights that sum to w, and each is
+        handed what the node did not spend. By induction a subtree that was handed E costs
+        w * E: ``w eps + (w_left + w_right) (E - eps) <= w E``. In zCDP the draw costs
+        ``w^2 rho <= w rho``, and the same induction holds. At the root w = 1.
+        """
+        grid = ranks.grid
+        cells = np.empty(len(quantiles), dtype=np.int64)
+
+        def walk(tree, lo, hi, lo_units, hi_units):
+            if tree is None:
+                return
+            node = Node(lo, hi, lo_units, hi_units, tree.q)
+            position = draw_position(node_segments(ranks, node, tree.eps), randomness)
+            units = rank_units(ranks, position)
+            cells[tree.index] = position // grid.positions_per_cell
+            walk(tree.left, lo, position, lo_units, units)
+            walk(tree.right, position, hi, units, hi_units)
+
+        last_position = grid.n_cells * grid.positions_per_cell - 1
+        all_units = 2 * grid.positions_per_cell * ranks.n_records
+        walk(quantile_tree(quantiles, budget), 0, last_position, 0, all_units)
+        return cells
+
+    def cost(self, quantiles, budget):
+        """Return what `release` costs in eps and in rho: that of the most expensive path."""
+
+        def dearest_path(tree, power):
+            if tree is None:
+                return 0.0, []
+            total, path = max(dearest_path(tree.left, power), dearest_path(tree.right, power))
+            return total + tree.eps**power, [tree.eps, *path]
+
+        tree = quantile_tree(quantiles, budget)
+        return {
+            unit: exponential_cost(dearest_path(tree, power)[1], len(quantiles))[unit]
+            for unit, power in (("eps", 1), ("rho", 2))
+        }
+
+    def least_eps(self, quantiles, budget):
+        """Return the smallest eps of any draw: the larger, the more accurate the release."""
+        return quantile_tree(quantiles, budget).eps

@@ -1,0 +1,235 @@
+"""Private quantiles of columns: `dp_quantiles`, `sanitize`, and the plan that both follow.
+
+Everything that does not need the data comes first and is a `ReleasePlan`; the data are read
+only after it stands. This is the one way from columns to released numbers.
+"""
+
+from dataclasses import dataclass, replace
+from numbers import Integral
+
+import numpy as np
+
+from dpq_sklearn._accounting import PrivacyLoss, budgets_for, compose, feature_shares
+from dpq_sklearn._aq import ApproximateQuantiles
+from dpq_sklearn._columns import as_float_column
+from dpq_sklearn._grid import make_grid, shortest_decimals
+from dpq_sklearn._random import make_randomness
+from dpq_sklearn._ranks import SortedColumn
+
+MECHANISMS = {"aq": ApproximateQuantiles()}
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """What will be released and at what price; public facts only, one entry a column."""
+
+    mechanism: object
+    quantiles: tuple  # ascending distinct quantiles
+    grids: tuple
+    budgets: tuple
+    loss: PrivacyLoss
+
+
+def plan_release(quantiles, *, eps, delta, rho, bounds, mechanism="aq", weights=None):
+    """Return the plan for columns with these lists of ascending distinct quantiles and bounds.
+
+    Where several kinds of accounting satisfy the request, the one under which the worst-off
+    draw gets the largest eps is taken.
+    """
+    engine = checked_mechanism(mechanism)
+    shares = feature_shares(len(quantiles), weights)
+    options = [
+        tuple(budget.part(share) for share in shares) for budget in budgets_for(eps, delta, rho)
+    ]
+    budgets = max(options, key=lambda option: min(map(engine.least_eps, quantiles, option)))
+    costs = [engine.cost(q, budget) for q, budget in zip(quantiles, budgets, strict=True)]
+    is_pure = budgets[0].unit == "eps"
+    total = compose(
+        PrivacyLoss(eps=cost["eps"], delta=0.0, rho=cost["rho"]) for cost in costs
+    )
+    if eps is not None:  # the parts add up to what was asked for, or less
+        total = replace(total, eps=float(eps), delta=0.0 if is_pure else float(delta))
+    if rho is not None:
+        total = replace(total, rho=float(rho))
+    grids = tuple(make_grid(pair) for pair in bounds)
+    return ReleasePlan(engine, tuple(quantiles), grids, budgets, total)
+
+
+def release_cells(plan, ranks_of_columns, randomness):
+    """Return the released cells of each column. The one place where data meet a mechanism."""
+    streams = randomness.spawn(len(plan.quantiles))
+    return [
+        plan.mechanism.release(ranks, quantiles, budget, stream)
+        for ranks, quantiles, budget, stream in zip(
+            ranks_of_columns, plan.quantiles, plan.budgets, streams, strict=True
+        )
+    ]
+
+
+def release_values(plan, columns, randomness):
+    """Return the released quantiles of each column (an iterable of fresh float64 arrays)."""
+    ranks_of_columns = (
+        SortedColumn(column, grid) for column, grid in zip(columns, plan.grids, strict=True)
+    )
+    cells = release_cells(plan, ranks_of_columns, randomness)
+    return [shortest_decimals(grid, released) for grid, released in zip(plan.grids, cells, strict=True)]
+
+
+def dp_quantiles(
+    x,
+    q,
+    *,
+    eps=1.0,
+    delta=0.0,
+    rho=None,
+    bounds=None,
+    mechanism="aq",
+    random_state=None,
+    return_privacy=False,
+):
+    """Compute differentially private quantiles of one column.
+
+    Like :func:`numpy.quantile` for one column, at a stated privacy price for all quantiles
+    together.
+
+    Parameters
+    ----------
+    x : array-like of shape (n_samples,)
+        The private numbers: any real dtype, a list, a pandas or polars Series, objects that are
+        numbers. NaN and missing values are ignored, infinities are clipped.
+    q : float or array-like of float
+        Quantiles, each strictly between 0 and 1, in any order and shape, repeated or not.
+    eps : float or None, default=1.0
+        Privacy budget of the whole release. None if `rho` is given.
+    delta : float, default=0.0
+        With ``delta > 0`` the release is (eps, delta)-DP.
+    rho : float or None, default=None
+        Budget in zero-concentrated DP instead, with ``eps=None``.
+    bounds : None or (low, high), default=None
+        Public bounds that the numbers are clipped to. None needs no knowledge of the data and
+        reads none from them. Never take bounds from the data themselves.
+    mechanism : str, default="aq"
+        The mechanism, "aq" for ApproximateQuantiles.
+    random_state : None, int or RandomState, default=None
+        None is the operating system's generator. Anything else is reproducible, for tests only:
+        who knows the seed can undo the noise.
+    return_privacy : bool, default=False
+        Whether to return the :class:`PrivacyLoss` as well.
+
+    Returns
+    -------
+    quantiles : float or ndarray of the shape of `q`
+        Monotone in `q`.
+    privacy : PrivacyLoss
+        What the release cost. Only if `return_privacy`.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: `x` with one record added or removed. The values returned are
+    (eps, delta)-DP (or rho-zCDP) functions of `x`, for one call. Every call spends anew.
+
+    References
+    ----------
+    Kaplan, Schnapp, Stemmer (2021), Differentially Private Approximate Quantiles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpq_sklearn import dp_quantiles
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=20_000)
+    >>> dp_quantiles(ages, [0.25, 0.5, 0.75], eps=1.0, random_state=0)
+    array([36., 54., 72.])
+    """
+    q_array = checked_quantiles(q)
+    ascending, inverse = np.unique(q_array, return_inverse=True)
+    plan = plan_release(
+        [ascending], eps=eps, delta=delta, rho=rho, bounds=[bounds], mechanism=mechanism
+    )
+    randomness = make_randomness(random_state)
+    column = as_float_column(x, "x")
+    (released,) = release_values(plan, [column], randomness)
+    values = released[inverse.reshape(q_array.shape)]
+    values = float(values) if q_array.ndim == 0 else values
+    loss = replace(plan.loss, os_randomness=randomness.from_os)
+    return (values, loss) if return_privacy else values
+
+
+def sanitize(
+    x,
+    n_samples,
+    *,
+    eps=1.0,
+    delta=0.0,
+    rho=None,
+    bounds=None,
+    mechanism="aq",
+    random_state=None,
+    return_privacy=False,
+):
+    """Make a private stand-in for a column: points that fall into every interval as the data do.
+
+    The points are the private quantiles (i - 1/2) / n_samples: the share of them in any interval
+    resembles the share of the data in it (quantile sanitisation, Kaplan et al. 2021).
+
+    Parameters
+    ----------
+    x : array-like of shape (n_samples,)
+        The private numbers, as in :func:`dp_quantiles`.
+    n_samples : int
+        How many points to make: a public number, chosen without looking at the data. More points
+        are noisier; the number of private rows itself is private and not a good choice.
+    eps, delta, rho, bounds, mechanism, random_state, return_privacy
+        As in :func:`dp_quantiles`.
+
+    Returns
+    -------
+    points : ndarray of shape (n_samples,)
+        In ascending order.
+    privacy : PrivacyLoss
+        What the release cost. Only if `return_privacy`.
+
+    Notes
+    -----
+    **Privacy.** That of :func:`dp_quantiles` with `n_samples` quantiles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpq_sklearn import sanitize
+    >>> incomes = np.random.default_rng(0).lognormal(10, 1, size=10_000)
+    >>> points = sanitize(incomes, 100, eps=1.0, random_state=0)
+    >>> bool(40 <= (points < np.median(incomes)).sum() <= 60)
+    True
+    """
+    if isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 1:
+        raise ValueError(f"n_samples must be an integer >= 1, got {n_samples!r}.")
+    return dp_quantiles(
+        x,
+        (np.arange(n_samples) + 0.5) / n_samples,
+        eps=eps,
+        delta=delta,
+        rho=rho,
+        bounds=bounds,
+        mechanism=mechanism,
+        random_state=random_state,
+        return_privacy=return_privacy,
+    )
+
+
+def checked_quantiles(q):
+    """Return `q` as a float array with every entry strictly between 0 and 1."""
+    try:
+        array = np.asarray(q)
+        valid = array.dtype.kind in "iuf" and array.size > 0
+    except ValueError:
+        valid = False
+    if not valid or not np.all((array > 0) & (array < 1)):
+        raise ValueError(f"q must be numbers strictly between 0 and 1, got {q!r}.")
+    return array.astype(np.float64)
+
+
+def checked_mechanism(name):
+    """Return the mechanism of that name."""
+    if not isinstance(name, str) or name not in MECHANISMS:
+        raise ValueError(f"mechanism must be one of {sorted(MECHANISMS)}, got {name!r}.")
+    return MECHANISMS[name]

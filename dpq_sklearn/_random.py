@@ -1,0 +1,112 @@
+"""Randomness: words from the operating system, and a seeded twin for tests.
+
+Everything random in the package is made here from 64-bit words, so a test can hand in the
+words it likes. Two distributions are enough: uniforms and exponentials, both with full
+*relative* precision down to 2^-1000, because the mechanisms must get outcomes of probability
+2^-96 right and an ordinary ``random()`` stops at 2^-53.
+"""
+
+import os
+from numbers import Integral
+
+import numpy as np
+
+WORDS_PER_READ = 4096
+LN2 = float(np.log(2.0))
+
+
+class Randomness:
+    """A stream of independent uniform 64-bit words, and what is made of them."""
+
+    #: whether the words come from the operating system's cryptographic generator
+    from_os = False
+
+    def words(self, n):
+        """Return `n` words as a writable uint64 array."""
+        raise NotImplementedError
+
+    def spawn(self, n):
+        """Return `n` independent streams."""
+        raise NotImplementedError
+
+    def geometric(self, n):
+        """Return `n` counts of tails before the first head of a fair coin."""
+        words = self.words(n)
+        tails = np.zeros(n, dtype=np.int64)
+        while not words.all():  # a word of 64 tails (probability 2^-64): go on in a new one
+            empty = words == 0
+            tails[empty] += 64
+            words[empty] = self.words(int(empty.sum()))
+        lowest_bit = words & (~words + np.uint64(1))
+        return tails + np.frexp(lowest_bit.astype(np.float64))[1] - 1
+
+    def uniforms(self, n):
+        """Return `n` floats in (0, 1) with P(U < p) = p *exactly* for every float p.
+
+        The binary exponent is geometric and the 52 bits of the mantissa are fair, so U is a
+        real uniform number rounded down to a float, whatever its size.
+        """
+        mantissas = (self.words(n) >> np.uint64(12)).astype(np.float64) * 2.0**-52 + 1.0
+        return np.ldexp(mantissas, -1 - self.geometric(n))
+
+    def exponentials(self, n):
+        """Return `n` standard exponentials, each within a few ulps of an ideal one.
+
+        By memorylessness the number of whole ln 2 is geometric and independent of the rest,
+        and the rest, an exponential below ln 2, is ``-log1p(-U / 2)``. Both ends are
+        accurate: tiny values because U has its full mantissa, large ones because of the sum.
+        """
+        return self.geometric(n) * LN2 - np.log1p(-self.uniforms(n) / 2.0)
+
+
+class SystemRandomness(Randomness):
+    """Words of ``os.urandom``, read in bulk; never seeded, never shared, never pickled."""
+
+    from_os = True
+
+    def __init__(self):
+        self._buffer = np.empty(0, dtype=np.uint64)
+
+    def words(self, n):
+        if n > self._buffer.size:
+            read = os.urandom(8 * max(n, WORDS_PER_READ))
+            self._buffer = np.frombuffer(read, dtype=np.uint64).copy()
+        taken, self._buffer = self._buffer[:n], self._buffer[n:]
+        return taken
+
+    def spawn(self, n):
+        return [SystemRandomness() for _ in range(n)]
+
+
+class SeededRandomness(Randomness):
+    """A reproducible stream for tests and demonstrations. Whoever knows the seed sees all."""
+
+    def __init__(self, seed_sequence):
+        self._seed_sequence = seed_sequence
+        self._bit_generator = np.random.PCG64(seed_sequence)
+
+    def words(self, n):
+        return np.asarray(self._bit_generator.random_raw(n), dtype=np.uint64)
+
+    def spawn(self, n):
+        return [SeededRandomness(child) for child in self._seed_sequence.spawn(n)]
+
+
+def make_randomness(random_state):
+    """Return the randomness that a `random_state` parameter stands for.
+
+    None is the operating system's generator. An int gives the same stream every time, a
+    RandomState a new one every time. numpy's global generator is never touched.
+    """
+    if random_state is None:
+        return SystemRandomness()
+    if isinstance(random_state, np.random.RandomState):
+        entropy = random_state.randint(0, 2**32, size=4, dtype=np.uint32)
+        return SeededRandomness(np.random.SeedSequence([int(word) for word in entropy]))
+    is_int = isinstance(random_state, Integral) and not isinstance(random_state, bool)
+    if is_int and random_state >= 0:
+        return SeededRandomness(np.random.SeedSequence(int(random_state)))
+    raise ValueError(
+        "random_state must be None (the operating system's generator), a non-negative int "
+        f"or a numpy RandomState, got {random_state!r}."
+    )
