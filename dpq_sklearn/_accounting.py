@@ -207,7 +207,9 @@ def _delta_term(a, delta):
 def _least(function):
     """Return the least value of a quasi-convex function of the order a > 1."""
     result = minimize_scalar(
-        lambda t: function(1 + math.exp(t)), bounds=(-14.0, 40.0), method="bounded",
+        lambda t: function(1 + math.exp(t)),
+        bounds=(-14.0, 40.0),
+        method="bounded",
         options={"xatol": 1e-10, "maxiter": 500},
     )
     return float(result.fun)

@@ -86,7 +86,9 @@ def node_segments(ranks, node, eps):
     first = max(target - reach, node.lo_units) // units
     last = min(-((-target - reach - 1) // units), -(-node.hi_units // units))
     cells, below = ranks.occupied(first, max(first, last))
-    start, length = _runs(node, cells, below, ranks.grid.positions_per_cell, target, reach, remainder)
+    start, length = _runs(
+        node, cells, below, ranks.grid.positions_per_cell, target, reach, remainder
+    )
 
     rank, step = rank_units_at(start, cells, below, ranks.grid.positions_per_cell)
     from_start = (rank - target) - remainder

@@ -44,9 +44,7 @@ def plan_release(quantiles, *, eps, delta, rho, bounds, mechanism="aq", weights=
     budgets = max(options, key=lambda option: min(map(engine.least_eps, quantiles, option)))
     costs = [engine.cost(q, budget) for q, budget in zip(quantiles, budgets, strict=True)]
     is_pure = budgets[0].unit == "eps"
-    total = compose(
-        PrivacyLoss(eps=cost["eps"], delta=0.0, rho=cost["rho"]) for cost in costs
-    )
+    total = compose(PrivacyLoss(eps=cost["eps"], delta=0.0, rho=cost["rho"]) for cost in costs)
     if eps is not None:  # the parts add up to what was asked for, or less
         total = replace(total, eps=float(eps), delta=0.0 if is_pure else float(delta))
     if rho is not None:
@@ -72,7 +70,9 @@ def release_values(plan, columns, randomness):
         SortedColumn(column, grid) for column, grid in zip(columns, plan.grids, strict=True)
     )
     cells = release_cells(plan, ranks_of_columns, randomness)
-    return [shortest_decimals(grid, released) for grid, released in zip(plan.grids, cells, strict=True)]
+    return [
+        shortest_decimals(grid, released) for grid, released in zip(plan.grids, cells, strict=True)
+    ]
 
 
 def dp_quantiles(

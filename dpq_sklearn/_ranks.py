@@ -30,7 +30,9 @@ class SortedColumn:
         counts = np.searchsorted(self._values, self.grid.lower_edges(cells))
         # An edge may be off by its last bit. The cells of the records beside it tell.
         beside = np.clip(np.stack((counts - 1, counts)), 0, max(self.n_records - 1, 0))
-        before, after = self.grid.cells_of(self._values[beside]) if self.n_records else (cells, cells)
+        before, after = (
+            self.grid.cells_of(self._values[beside]) if self.n_records else (cells, cells)
+        )
         wrong = ((before >= cells) & (counts > 0)) | ((after < cells) & (counts < self.n_records))
         for index in np.flatnonzero(wrong):
             counts[index] = bisect_left(self._values, cells[index], key=self._cell_of)

@@ -1,0 +1,105 @@
+"""Exact output distributions on tiny grids, from the very weights that the package draws with."""
+
+import itertools
+import math
+
+import numpy as np
+
+from dpq_sklearn._aq import quantile_tree
+from dpq_sklearn._exponential import Node, node_segments
+from dpq_sklearn._grid import BoundedGrid
+from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_units
+
+
+def tiny_grid(n_cells, positions_per_cell):
+    return BoundedGrid(0.0, float(n_cells), n_cells, positions_per_cell)
+
+
+def column_of(counts, grid):
+    """The ranks of a column with so many records in each cell."""
+    middles = grid.middles(np.arange(grid.n_cells))
+    return SortedColumn(np.repeat(middles, counts), grid)
+
+
+def summary_of(counts, grid):
+    """The same ranks from (cell, count) pairs."""
+    counts = np.asarray(counts)
+    return CellCounts(np.flatnonzero(counts), counts[counts > 0], grid)
+
+
+def datasets(n_cells, most):
+    """Every dataset with up to `most` records a cell, as counts."""
+    return list(itertools.product(range(most + 1), repeat=n_cells))
+
+
+def neighbour_pairs(n_cells, most):
+    """Every pair of datasets of which the second has one record more."""
+    for counts in datasets(n_cells, most):
+        for cell in range(n_cells):
+            if counts[cell] < most:
+                yield counts, (*counts[:cell], counts[cell] + 1, *counts[cell + 1 :])
+
+
+def position_weights(segments, lo, hi):
+    """Expand segments to one weight a position."""
+    weights = np.full(hi - lo + 1, np.nan)
+    fields = (segments.start, segments.length, segments.nearest, segments.slope, segments.forward)
+    for start, length, nearest, slope, forward in zip(*fields, strict=True):
+        steps = np.arange(length) if forward else np.arange(length)[::-1]
+        weights[start - lo : start - lo + length] = np.exp(-(nearest + slope * steps))
+    assert not np.isnan(weights).any()
+    return weights
+
+
+def aq_distribution(ranks, quantiles, budget):
+    """Return {positions of all quantiles: probability}, exactly, for the AQ mechanism."""
+    grid = ranks.grid
+    units_at = [rank_units(ranks, p) for p in range(grid.n_cells * grid.positions_per_cell)]
+    memory = {}
+
+    def joint(tree, lo, hi, lo_units, hi_units):
+        if tree is None:
+            return {(): 1.0}
+        key = (tree.index, lo, hi, lo_units, hi_units)
+        if key not in memory:
+            weights = position_weights(
+                node_segments(ranks, Node(lo, hi, lo_units, hi_units, tree.q), tree.eps), lo, hi
+            )
+            chances = weights / math.fsum(weights)
+            memory[key] = {
+                (*left, position, *right): chance * chance_left * chance_right
+                for position, chance in zip(range(lo, hi + 1), chances, strict=True)
+                for left, chance_left in joint(
+                    tree.left, lo, position, lo_units, units_at[position]
+                ).items()
+                for right, chance_right in joint(
+                    tree.right, position, hi, units_at[position], hi_units
+                ).items()
+            }
+        return memory[key]
+
+    all_units = 2 * grid.positions_per_cell * ranks.n_records
+    last = grid.n_cells * grid.positions_per_cell - 1
+    return joint(quantile_tree(quantiles, budget), 0, last, 0, all_units)
+
+
+def cell_distribution(distribution, positions_per_cell):
+    """Sum the probabilities of positions to those of what is released: cells."""
+    cells = {}
+    for positions, chance in distribution.items():
+        key = tuple(p // positions_per_cell for p in positions)
+        cells[key] = cells.get(key, 0.0) + chance
+    return cells
+
+
+def worst_log_ratio(one, other):
+    """Return the largest |log(P/Q)| over all outputs; both have the same outputs."""
+    assert one.keys() == other.keys()
+    return max(abs(math.log(one[key] / other[key])) for key in one)
+
+
+def renyi_divergence(one, other, order):
+    """Return the Renyi divergence D_order(one || other)."""
+    p = np.array([one[key] for key in one])
+    q = np.array([other[key] for key in one])
+    return math.log(math.fsum(q * np.exp(order * np.log(p / q)))) / (order - 1)
