@@ -4,7 +4,7 @@ Composition happens here and nowhere else, and everything is rounded against our
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -74,6 +74,34 @@ def compose(losses):
         rho=math.fsum(loss.rho for loss in losses),
         os_randomness=all(loss.os_randomness for loss in losses),
     )
+
+
+def best_composition(releases, delta=None):
+    """Return the cost of several releases on the same rows, stated at `delta` if one is given.
+
+    The sum of pure eps is one bound, the sum of rho converted at `delta` another; the smaller
+    one counts. That stays valid when the choice of a release depends on the outcomes of earlier
+    ones: a sequence of outcomes that ends within a sum of pure eps has a likelihood ratio of at
+    most e^eps, and all others end within the rho of a zCDP filter (Whitehouse et al. 2023), so
+    only these need the delta. A sum of (eps, delta) with delta > 0 would need another delta on
+    top: such releases count by their rho alone.
+    """
+    total = compose(releases)
+    if delta is None:
+        return total
+    if total.delta == 0 and (delta == 0 or total.eps <= eps_of_zcdp(total.rho, delta)):
+        return total
+    return replace(total, eps=eps_of_zcdp(total.rho, delta), delta=delta)
+
+
+def rho_of_pure(eps):
+    """Return a rho that every eps-DP release has, whatever its mechanism (Bun, Steinke 2016)."""
+    return eps**2 / 2
+
+
+def eps_of_pure(rho):
+    """Return the largest eps such that every eps-DP release is also rho-zCDP."""
+    return math.sqrt(2 * rho)
 
 
 @dataclass(frozen=True)

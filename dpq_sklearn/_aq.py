@@ -5,6 +5,7 @@ in the two halves in the same way. One record meets one node a level, not one a 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -30,7 +31,11 @@ def quantile_tree(quantiles, budget):
     A node with h levels below and including it spends 1/h of what its path has left and hands
     the rest to *each* child, so that a shallow branch does not waste the share of a deep one.
     """
-    quantiles = [float(q) for q in quantiles]
+    return _quantile_tree(tuple(float(q) for q in quantiles), budget)
+
+
+@lru_cache(maxsize=64)  # features with equal shares have equal trees
+def _quantile_tree(quantiles, budget):
     ideal = budget.before_rounding(len(quantiles))
 
     def subtree(first, last, q_below, q_above, budget):

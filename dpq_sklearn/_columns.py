@@ -6,8 +6,11 @@ what the numbers are. NaN and every kind of missing value become NaN, infinities
 """
 
 import numpy as np
+from scipy import sparse
 
 _REAL_KINDS = "biuf"
+_COLUMNS_AT_ONCE = 8
+_ROWS_AT_ONCE = 2048
 
 
 def as_float_column(column, name):
@@ -27,6 +30,45 @@ def as_float_column(column, name):
     raise ValueError(f"{name} must hold real numbers, got dtype {array.dtype}.")
 
 
+def as_float_matrix(X):
+    """Return a float64 matrix of a table or an array that check_array would read cell by cell.
+
+    None if `X` is an array of real numbers already, or nothing that this function knows: then
+    scikit-learn's own validation says no word about values.
+    """
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):
+        if all(getattr(dtype, "kind", "O") in _REAL_KINDS for dtype in X.dtypes):
+            return None
+        columns = [as_float_column(X[name], f"column {name!r} of X") for name in X.columns]
+        return np.column_stack(columns) if columns else np.empty((len(X), 0))
+    if sparse.issparse(X) or not (hasattr(X, "__array__") or isinstance(X, (list, tuple))):
+        return None
+    array = _as_array(X, "X")
+    if array.dtype.kind in "OSU" and array.ndim == 2:
+        names = [f"column {index} of X" for index in range(array.shape[1])]
+        columns = [
+            as_float_column(column, name) for column, name in zip(array.T, names, strict=True)
+        ]
+        return np.column_stack(columns) if columns else np.empty(array.shape)
+    if array.dtype.kind in "OSU":
+        return as_float_column(array.ravel(), "X").reshape(array.shape)
+    return None
+
+
+def fresh_columns(X):
+    """Yield each column of a matrix as a contiguous float64 array that may be overwritten.
+
+    Columns are copied a few at a time and in blocks of rows, which stay in the cache.
+    """
+    n_rows, n_columns = X.shape
+    for first in range(0, n_columns, _COLUMNS_AT_ONCE):
+        some = X[:, first : first + _COLUMNS_AT_ONCE]
+        block = np.empty((some.shape[1], n_rows))
+        for start in range(0, n_rows, _ROWS_AT_ONCE):
+            block[:, start : start + _ROWS_AT_ONCE] = some[start : start + _ROWS_AT_ONCE].T
+        yield from block
+
+
 def _as_array(column, name):
     if hasattr(column, "to_numpy"):  # pandas and polars: nulls need a word
         dtype = str(getattr(column, "dtype", ""))
@@ -36,7 +78,7 @@ def _as_array(column, name):
     try:
         return np.asarray(column)
     except ValueError:
-        raise ValueError(f"{name} must be one-dimensional, got a ragged sequence.") from None
+        raise ValueError(f"{name} must not be a ragged sequence.") from None
 
 
 def _masked_pandas(column, name, dtype):
@@ -62,6 +104,6 @@ def _as_float(value, name):
 
 def _not_a_number(value, name):
     return TypeError(
-        f"{name} must hold real numbers only: every argument must be a number, not a string or "
-        f"another object, got one of type {type(value).__name__}."
+        f"{name}: every argument must be neither a string nor another object but a real number, "
+        f"got one of type {type(value).__name__}."
     )

@@ -1,0 +1,334 @@
+"""DPKBinsDiscretizer: private quantiles become bin edges."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+from sklearn.preprocessing import KBinsDiscretizer
+from sklearn.utils import check_array
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from dpq_sklearn._base import PrivateQuantileTransformer, counts_of_features
+from dpq_sklearn._compat import Interval, Options, StrOptions, _fit_context, as_configured_sparse
+
+_ROWS_AT_ONCE = 8192
+# Up to so many edges, counting the edges below a value beats searching: no branch to mispredict.
+_MOST_COUNTED_EDGES = 64
+
+
+class DPKBinsDiscretizer(PrivateQuantileTransformer):
+    """Bin continuous features into private quantile intervals.
+
+    Works like :class:`sklearn.preprocessing.KBinsDiscretizer` with ``strategy="quantile"``, but
+    the bin edges are differentially private: `eps` is the price of the whole `fit`, over all
+    features and all edges.
+
+    Read more in the :ref:`User Guide <guide>`.
+
+    Parameters
+    ----------
+    n_bins : int or array-like of shape (n_features,), default=5
+        The number of bins, at least 2. Powers of two are the most accurate for their number:
+        8 bins cost little more than 5.
+    eps : float or None, default=1.0
+        Privacy budget of a fit. Smaller is more private and less accurate. None if `rho` is
+        given.
+    delta : float, default=0.0
+        With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
+    rho : float or None, default=None
+        Budget in zero-concentrated DP instead, with ``eps=None``.
+    encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot"
+        How the bins are encoded: a sparse matrix of indicators, a dense one, or bin numbers.
+    bounds : None, pair, list of pairs or dict, default=None
+        Public bounds of the features: None if unknown, one pair ``(low, high)`` for all, one pair
+        or None for each, or a dict from feature name to pair. Data outside are clipped. Bounds
+        are not needed, and must never be taken from the data.
+    feature_weights : array-like of shape (n_features,) or None, default=None
+        Positive weights by which the features share the budget. None is equal shares.
+    mechanism : str, default="aq"
+        The mechanism that finds the quantiles.
+    dtype : {np.float32, np.float64} or None, default=None
+        Type of the output. None keeps that of the input.
+    random_state : None, int or RandomState, default=None
+        None is the operating system's generator. Anything else is reproducible, for tests only:
+        who knows the seed can undo the noise.
+
+    Attributes
+    ----------
+    bin_edges_ : ndarray of shape (n_features,) of arrays
+        The private edges of each feature, ``n_bins_ + 1`` of them. Equal edges make an empty bin.
+        The outermost two are the bounds or, without bounds, a bin's width away; they play no role
+        in `transform`.
+    n_bins_ : ndarray of shape (n_features,)
+        The number of bins of each feature, always what was asked for.
+    privacy_ : PrivacyLoss
+        What the fit cost.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, if they are all strings.
+
+    See Also
+    --------
+    DPQuantileTransformer : Private mapping to a uniform or normal distribution.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: datasets that differ by adding or removing one row. The fitted state
+    is an (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. What `transform`
+    returns for a row is *not* private: it tells the bin of that row. Every refit spends anew,
+    also inside a cross-validation.
+
+    NaN are ignored by `fit`; `transform` gives NaN (ordinal) or a block of zeros (one-hot).
+    Infinities fall into the outermost bins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpq_sklearn import DPKBinsDiscretizer
+    >>> X = np.random.default_rng(0).lognormal(size=(10_000, 1))
+    >>> est = DPKBinsDiscretizer(n_bins=4, eps=1.0, encode="ordinal", random_state=0).fit(X)
+    >>> est.transform([[0.1], [0.8], [1.2], [9.0], [np.nan]]).ravel()
+    array([ 0.,  1.,  2.,  3., nan])
+    >>> est.privacy_.eps
+    1.0
+    """
+
+    _parameter_constraints: dict = {  # noqa: RUF012
+        **PrivateQuantileTransformer._parameter_constraints,
+        "n_bins": [Interval(Integral, 2, None, closed="left"), "array-like"],
+        "encode": [StrOptions({"onehot", "onehot-dense", "ordinal"})],
+        "dtype": [Options(type, {np.float64, np.float32}), None],
+    }
+
+    def __init__(
+        self,
+        n_bins=5,
+        *,
+        eps=1.0,
+        delta=0.0,
+        rho=None,
+        encode="onehot",
+        bounds=None,
+        feature_weights=None,
+        mechanism="aq",
+        dtype=None,
+        random_state=None,
+    ):
+        self.n_bins = n_bins
+        self.eps = eps
+        self.delta = delta
+        self.rho = rho
+        self.encode = encode
+        self.bounds = bounds
+        self.feature_weights = feature_weights
+        self.mechanism = mechanism
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Find the private bin edges of every feature; spends the budget.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The private rows.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted transformer.
+        """
+        inner_edges = self._fit_quantiles(X)
+        bounds = self._plan_bounds()
+        self.n_bins_ = counts_of_features(self.n_bins, self.n_features_in_, "n_bins", 2)
+        self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
+        for index, (inner, pair) in enumerate(zip(inner_edges, bounds, strict=True)):
+            self.bin_edges_[index] = with_outer_edges(inner, pair)
+        return self
+
+    def _quantiles_of_features(self, n_features):
+        n_bins = counts_of_features(self.n_bins, n_features, "n_bins", 2)
+        return [tuple(np.arange(1, n) / n) for n in n_bins]
+
+    def transform(self, X):
+        """Put each value into its bin.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows to be binned. The result is as private as they are: not at all.
+
+        Returns
+        -------
+        Xt : {ndarray, sparse matrix}
+            Bin numbers (``encode="ordinal"``) or indicators, sparse for ``encode="onehot"``.
+        """
+        check_is_fitted(self)
+        dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
+        X = self._validated(X, reset=False, dtype=dtype)
+        bins = self._bins(X)
+        missing = np.isnan(X)
+        if self.encode == "ordinal":
+            binned = bins.astype(X.dtype)
+            binned[missing] = np.nan
+            return binned
+        if self.encode == "onehot-dense":
+            return self._indicators(bins, missing, X.dtype).toarray()
+        return as_configured_sparse(self._indicators(bins, missing, X.dtype))
+
+    def _bins(self, X):
+        """Return the bin number of each value; 0 for NaN."""
+        few = int(self.n_bins_.max()) - 1 <= _MOST_COUNTED_EDGES
+        bins = np.empty(X.shape, dtype=np.uint8 if few else np.int32)
+        for start in range(0, X.shape[0], _ROWS_AT_ONCE):
+            rows = X[start : start + _ROWS_AT_ONCE].T.astype(np.float64, order="C")
+            for index, values in enumerate(rows):
+                inner = self.bin_edges_[index][1:-1]
+                found = _count_below(inner, values) if few else _search_below(inner, values)
+                bins[start : start + _ROWS_AT_ONCE, index] = found
+        return bins
+
+    def _indicators(self, bins, missing, dtype):
+        """Return the sparse matrix with a one in each value's bin and nowhere for NaN."""
+        n_rows, n_features = bins.shape
+        offsets = self._first_columns()
+        columns = (bins + offsets[:-1]).astype(np.int32)
+        if missing.any():
+            present = ~missing
+            columns = columns[present]
+            ends = np.concatenate(([0], np.cumsum(present.sum(axis=1))))
+        else:
+            columns = columns.ravel()
+            ends = np.arange(0, n_rows * n_features + 1, n_features)
+        ones = np.ones(columns.size, dtype=dtype)
+        shape = (n_rows, int(offsets[-1]))
+        return sparse.csr_array((ones, columns, ends.astype(np.int32)), shape=shape)
+
+    def _first_columns(self):
+        """Return where the indicators of each feature begin, and the width of all."""
+        return np.concatenate(([0], np.cumsum(self.n_bins_)))
+
+    def inverse_transform(self, X):
+        """Replace each bin by its centre.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features_out)
+            Binned rows, as `transform` returns them.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+            Bin centres; NaN where the bin is missing.
+        """
+        check_is_fitted(self)
+        one_hot = self.encode != "ordinal"
+        X = check_array(
+            X,
+            accept_sparse="csr" if one_hot else False,
+            dtype=(np.float64, np.float32),
+            ensure_all_finite="allow-nan",
+        )
+        expected = int(self._first_columns()[-1]) if one_hot else self.n_features_in_
+        if X.shape[1] != expected:
+            raise ValueError(
+                f"Incorrect number of features. Expecting {expected}, received {X.shape[1]}."
+            )
+        bins = self._bins_of_indicators(X) if one_hot else X
+        centres = np.full(bins.shape, np.nan, dtype=X.dtype)
+        for index, edges in enumerate(self.bin_edges_):
+            present = ~np.isnan(bins[:, index])
+            numbers = bins[present, index].astype(np.int64)
+            last_bin = self.n_bins_[index] - 1
+            if np.any((numbers < 0) | (numbers > last_bin)):
+                raise ValueError(f"column {index} of X must hold bin numbers, 0 to {last_bin}.")
+            centres[present, index] = ((edges[1:] + edges[:-1]) * 0.5)[numbers]
+        return centres
+
+    def _bins_of_indicators(self, X):
+        """Return the bin numbers of one-hot rows, NaN for a block of zeros."""
+        offsets = self._first_columns()
+        bins = np.empty((X.shape[0], self.n_features_in_))
+        for index in range(self.n_features_in_):
+            block = X[:, offsets[index] : offsets[index + 1]]
+            block = block.toarray() if sparse.issparse(block) else block
+            bins[:, index] = np.where(block.any(axis=1), block.argmax(axis=1), np.nan)
+        return bins
+
+    def get_feature_names_out(self, input_features=None):
+        """Get output feature names, as scikit-learn's KBinsDiscretizer names them.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Input features; None uses the names seen in `fit`, or x0, x1, ...
+
+        Returns
+        -------
+        feature_names_out : ndarray of str objects
+            The names of the input, followed by the bin number for one-hot encodings.
+        """
+        check_is_fitted(self, "n_features_in_")
+        names = _check_feature_names_in(self, input_features)
+        if self.encode == "ordinal":
+            return names
+        pairs = zip(names, self.n_bins_, strict=True)
+        return np.array([f"{name}_{k}.0" for name, n in pairs for k in range(n)], dtype=object)
+
+    def to_sklearn(self):
+        """Return a plain fitted KBinsDiscretizer with the private edges.
+
+        It needs no dpq_sklearn where it is used, and its `transform` equals this one's on data
+        without NaN. It is as private as this object.
+
+        Returns
+        -------
+        discretizer : sklearn.preprocessing.KBinsDiscretizer
+            The fitted discretizer.
+        """
+        check_is_fitted(self)
+        plain = KBinsDiscretizer(
+            n_bins=self.n_bins_.copy(),
+            encode=self.encode,
+            strategy="uniform",
+            dtype=self.dtype,
+            subsample=None,
+        )
+        # Fitting something of the right shape sets all that is not the edges.
+        plain.fit(np.stack((np.zeros(self.n_features_in_), self.n_bins_.astype(np.float64))))
+        plain.set_params(strategy="quantile")
+        plain.bin_edges_ = np.array([None] * self.n_features_in_, dtype=object)
+        plain.bin_edges_[:] = [edges.copy() for edges in self.bin_edges_]
+        if hasattr(self, "feature_names_in_"):
+            plain.feature_names_in_ = self.feature_names_in_.copy()
+        return plain
+
+
+def with_outer_edges(inner, bounds):
+    """Return the inner edges with one more at each end: the bounds, or a bin's width away."""
+    if bounds is not None:
+        return np.concatenate(([bounds[0]], inner, [bounds[1]]))
+    if inner.size == 1:  # one edge tells no width: as far from it as zero is
+        width = abs(inner[0]) or 1.0
+        return np.array([inner[0] - width, inner[0], inner[0] + width])
+    first, last = 2 * inner[0] - inner[1], 2 * inner[-1] - inner[-2]
+    return np.concatenate(([first], inner, [last]))
+
+
+def _count_below(edges, values):
+    """Return how many edges are at most each value, by comparing with every edge."""
+    found = np.zeros(values.shape, dtype=np.uint8)
+    for edge in edges:
+        found += values >= edge
+    return found
+
+
+def _search_below(edges, values):
+    """Return how many edges are at most each value, by bisection; 0 for NaN."""
+    found = np.searchsorted(edges, values, side="right")
+    found[np.isnan(values)] = 0
+    return found

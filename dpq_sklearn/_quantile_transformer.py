@@ -1,0 +1,299 @@
+"""DPQuantileTransformer: private quantiles become a distribution function."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.preprocessing import QuantileTransformer
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from dpq_sklearn._base import PrivateQuantileTransformer
+from dpq_sklearn._compat import Interval, StrOptions, _fit_context
+
+# Beyond the outermost quantiles the mass halves so often before the distribution ends.
+TAIL_KNOTS = 10
+# What scikit-learn's QuantileTransformer takes for "at the end" with a normal output.
+_END = 1e-7
+_NORMAL_ENDS = ndtri(_END - np.spacing(1)), ndtri(1 - (_END - np.spacing(1)))
+_ROWS_AT_ONCE = 8192
+
+
+class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
+    """Map features to a uniform or normal distribution by private quantiles.
+
+    Works like :class:`sklearn.preprocessing.QuantileTransformer`, but the quantiles are
+    differentially private: `eps` is the price of the whole `fit`, over all features and all
+    quantiles.
+
+    Read more in the :ref:`User Guide <guide>`.
+
+    Parameters
+    ----------
+    n_quantiles : int, default=63
+        The number of private quantiles, i / (n_quantiles + 1). Powers of two less one are the
+        most accurate for their number. More quantiles are finer and noisier.
+    eps : float or None, default=1.0
+        Privacy budget of a fit. Smaller is more private and less accurate. None if `rho` is
+        given.
+    delta : float, default=0.0
+        With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
+    rho : float or None, default=None
+        Budget in zero-concentrated DP instead, with ``eps=None``.
+    output_distribution : {"uniform", "normal"}, default="uniform"
+        The distribution of the transformed features.
+    bounds : None, pair, list of pairs or dict, default=None
+        Public bounds of the features: None if unknown, one pair ``(low, high)`` for all, one pair
+        or None for each, or a dict from feature name to pair. Data outside are clipped. Bounds
+        are not needed, and must never be taken from the data.
+    feature_weights : array-like of shape (n_features,) or None, default=None
+        Positive weights by which the features share the budget. None is equal shares.
+    mechanism : str, default="aq"
+        The mechanism that finds the quantiles.
+    copy : bool, default=True
+        False transforms in place where that is possible.
+    random_state : None, int or RandomState, default=None
+        None is the operating system's generator. Anything else is reproducible, for tests only:
+        who knows the seed can undo the noise.
+
+    Attributes
+    ----------
+    quantiles_ : ndarray of shape (n_knots, n_features)
+        The private distribution function of each feature: the values that `references_` belong
+        to. Between the ends and the outermost private quantiles the mass halves every
+        quantile's distance, or as much faster as the bounds demand.
+    references_ : ndarray of shape (n_knots,)
+        The share of the data below each knot, from 0 to 1.
+    privacy_ : PrivacyLoss
+        What the fit cost.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, if they are all strings.
+
+    See Also
+    --------
+    DPKBinsDiscretizer : Private binning.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: datasets that differ by adding or removing one row. The fitted state
+    is an (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. What `transform`
+    returns for a row is *not* private: it tells the rank of that row. Every refit spends anew,
+    also inside a cross-validation.
+
+    NaN are ignored by `fit` and kept by `transform`; infinities go to the ends.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpq_sklearn import DPQuantileTransformer
+    >>> X = np.random.default_rng(0).lognormal(size=(10_000, 1))
+    >>> est = DPQuantileTransformer(eps=1.0, random_state=0).fit(X)
+    >>> bool(abs(est.transform([[1.0]])[0, 0] - 0.5) < 0.03)
+    True
+    """
+
+    _parameter_constraints: dict = {  # noqa: RUF012
+        **PrivateQuantileTransformer._parameter_constraints,
+        "n_quantiles": [Interval(Integral, 2, None, closed="left")],
+        "output_distribution": [StrOptions({"uniform", "normal"})],
+        "copy": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        n_quantiles=63,
+        *,
+        eps=1.0,
+        delta=0.0,
+        rho=None,
+        output_distribution="uniform",
+        bounds=None,
+        feature_weights=None,
+        mechanism="aq",
+        copy=True,
+        random_state=None,
+    ):
+        self.n_quantiles = n_quantiles
+        self.eps = eps
+        self.delta = delta
+        self.rho = rho
+        self.output_distribution = output_distribution
+        self.bounds = bounds
+        self.feature_weights = feature_weights
+        self.mechanism = mechanism
+        self.copy = copy
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Find the private quantiles of every feature; spends the budget.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The private rows.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted transformer.
+        """
+        released = self._fit_quantiles(X)
+        q = self._quantiles_of_features(1)[0]
+        self.references_ = knot_references(np.array(q))
+        pairs = zip(released, self._plan_bounds(), strict=True)
+        self.quantiles_ = np.column_stack([knot_values(values, pair) for values, pair in pairs])
+        return self
+
+    def _quantiles_of_features(self, n_features):
+        q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
+        return [q] * n_features
+
+    def transform(self, X):
+        """Map each value to its private quantile.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows to be transformed. The result is as private as they are: not at all.
+
+        Returns
+        -------
+        Xt : ndarray of shape (n_samples, n_features)
+            The transformed rows.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False, copy=self.copy, force_writeable=True)
+        return self._apply(X, self._forward)
+
+    def inverse_transform(self, X):
+        """Map each private quantile back to its value.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Transformed rows.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+            Rows in the original space.
+        """
+        check_is_fitted(self)
+        X = check_array(
+            X,
+            copy=self.copy,
+            dtype=(np.float64, np.float32),
+            force_writeable=True,
+            ensure_all_finite=False,
+        )
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        return self._apply(X, self._backward)
+
+    def _apply(self, X, function):
+        """Overwrite `X` with the function of its columns, a block of rows at a time."""
+        for start in range(0, X.shape[0], _ROWS_AT_ONCE):
+            rows = X[start : start + _ROWS_AT_ONCE]
+            block = np.ascontiguousarray(rows.T)
+            for values, quantiles in zip(block, self.quantiles_.T, strict=True):
+                values[:] = function(values, quantiles)
+            rows[:] = block.T
+        return X
+
+    def _forward(self, values, quantiles):
+        """Return the distribution function at the values; scikit-learn's to the last bit."""
+        normal = self.output_distribution == "normal"
+        if normal:
+            at_low, at_high = values - _END < quantiles[0], values + _END > quantiles[-1]
+        else:
+            at_low, at_high = values == quantiles[0], values == quantiles[-1]
+        shares = np.empty_like(values)
+        # Neighbours in value are neighbours in memory for np.interp: three times as fast.
+        order = np.argsort(values)
+        ascending = values[order].astype(np.float64)
+        # Where knots are equal, the two directions take the two ends of the jump: the mean.
+        upwards = np.interp(ascending, quantiles, self.references_)
+        downwards = np.interp(-ascending, -quantiles[::-1], -self.references_[::-1])
+        shares[order] = 0.5 * (upwards - downwards)
+        shares[at_high] = 1
+        shares[at_low] = 0
+        return np.clip(ndtri(shares), *_NORMAL_ENDS) if normal else shares
+
+    def _backward(self, values, quantiles):
+        """Return the value at each share; scikit-learn's to the last bit."""
+        shares = values
+        if self.output_distribution == "normal":
+            shares = ndtr(values)
+            at_low, at_high = shares - _END < 0, shares + _END > 1
+        else:
+            at_low, at_high = shares == 0, shares == 1
+        originals = np.interp(shares, self.references_, quantiles)
+        originals[at_high] = quantiles[-1]
+        originals[at_low] = quantiles[0]
+        return originals
+
+    def to_sklearn(self):
+        """Return a plain fitted QuantileTransformer with the private quantiles.
+
+        It needs no dpq_sklearn where it is used, and its `transform` equals this one's on finite
+        data. It is as private as this object.
+
+        Returns
+        -------
+        transformer : sklearn.preprocessing.QuantileTransformer
+            The fitted transformer.
+        """
+        check_is_fitted(self)
+        plain = QuantileTransformer(
+            n_quantiles=self.references_.size,
+            output_distribution=self.output_distribution,
+            subsample=None,
+            copy=self.copy,
+        )
+        plain.fit(self.quantiles_)  # something of the right shape; then the private knots
+        plain.quantiles_ = self.quantiles_.copy()
+        plain.references_ = self.references_.copy()
+        if hasattr(self, "feature_names_in_"):
+            plain.feature_names_in_ = self.feature_names_in_.copy()
+        return plain
+
+
+def knot_references(q):
+    """Return the shares of the knots: the ends, the halving tails, and the quantiles `q`."""
+    halvings = 0.5 ** np.arange(TAIL_KNOTS, 0, -1)
+    low_tail = q[0] * halvings
+    high_tail = 1 - (1 - q[-1]) * halvings[::-1]
+    return np.concatenate(([0.0], low_tail, q, high_tail, [1.0]))
+
+
+def knot_values(values, bounds):
+    """Return the values of the knots of one feature, from its private quantiles and bounds.
+
+    Beyond the last quantile the mass halves every `gap`, the distance of the last two: the
+    exponential tail that they describe. With a bound at distance L the exponential is cut off
+    there: a share s of the tail lies beyond ``-gap log2(s + (1 - s) 2^(-L / gap))``.
+    """
+    low, high = (-np.inf, np.inf) if bounds is None else bounds
+    below = _tail_distances(values[1] - values[0], values[0] - low)
+    above = _tail_distances(values[-1] - values[-2], high - values[-1])
+    knots = np.concatenate((values[0] - below[::-1], values, values[-1] + above))
+    return np.maximum.accumulate(np.clip(knots, low, high))
+
+
+def _tail_distances(gap, length):
+    """Return how far beyond the last quantile 1/2, 1/4, ... of the tail and its end lie."""
+    if gap == 0:  # an atom at the end: no width is known, and the tail ends there or at the bound
+        return np.append(np.zeros(TAIL_KNOTS), length if np.isfinite(length) else 0.0)
+    shares = 0.5 ** np.arange(1, TAIL_KNOTS + 1)
+    distances = -gap * np.log2(shares + (1 - shares) * np.exp2(-length / gap))
+    end = length if np.isfinite(length) else (TAIL_KNOTS + 1) * gap
+    return np.append(distances, end)
