@@ -1,0 +1,278 @@
+"""The file of a ledger: SQLite, one durable transaction a spend, sealed against silent damage.
+
+- Every operation opens its own connection. Threads, forks and worker processes share nothing but
+  the file, and the file's lock decides who comes next.
+- A rollback journal and not a write-ahead log: everything is in one file, which needs no shared
+  memory. ``synchronous=EXTRA`` makes a commit outlast a power cut right after it.
+- SQLite notices damage to its structure but not to its contents. A SHA-256 over caps and records
+  lies beside them and is checked at every opening. It guards against accidents, not against
+  somebody who forges the file.
+- Nothing but SQLite ever opens the file: on POSIX, closing any other handle would drop the locks
+  of the whole process.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+import struct
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+APPLICATION_ID = 0x4450514C  # "DPQL", in the header of the file
+FORMAT = 1
+SECONDS_TO_WAIT_FOR_THE_LOCK = 60.0
+
+_TABLES = (
+    "CREATE TABLE head (ledger_id TEXT, created TEXT, neighbours TEXT, "
+    "eps REAL, delta REAL, rho REAL, seal TEXT)",
+    "CREATE TABLE releases (id INTEGER PRIMARY KEY, eps REAL, delta REAL, rho REAL, "
+    "os_randomness INTEGER, facts TEXT)",
+)
+
+_HINTS = {
+    "locked": f" Another process kept it locked for {SECONDS_TO_WAIT_FOR_THE_LOCK:.0f} s.",
+    "readonly": " The ledger must be writable, to record what is spent.",
+    "unable to open": " The file and its folder must be readable and writable.",
+    "disk I/O error": " The file and its folder must be readable and writable.",
+}
+
+
+class LedgerError(RuntimeError):
+    """A ledger's file cannot be used: missing, locked, read-only, damaged or of another kind.
+
+    It is raised before anything is released.
+    """
+
+
+class Caps(NamedTuple):
+    """The budget of a ledger; None is no cap."""
+
+    eps: float | None
+    delta: float | None
+    rho: float | None
+
+
+class Row(NamedTuple):
+    """One recorded release, as it is stored."""
+
+    id: int
+    eps: float
+    delta: float
+    rho: float
+    os_randomness: int
+    facts: str  # a JSON object: the time, and whatever else is said about the release
+
+
+class Contents(NamedTuple):
+    """All that a ledger's file holds."""
+
+    ledger_id: str
+    created: str
+    neighbours: str
+    caps: Caps
+    rows: tuple
+
+
+def create(path, caps, neighbours):
+    """Make the file of a new ledger, complete or not at all. An existing file stays as it is."""
+    _refuse_missing_folder(path)
+    journal = f"{path}-journal"
+    if os.path.exists(journal):  # SQLite would roll it back into the new file
+        raise LedgerError(
+            f"the privacy ledger {path!r} cannot be created beside {journal!r}, which belongs to a "
+            "ledger that was deleted or moved: bring that one back, or delete its journal too."
+        )
+    contents = Contents(secrets.token_hex(16), _now(), neighbours, caps, ())
+    draft = f"{path}.new-{secrets.token_hex(8)}"
+    try:
+        _write_draft(draft, path, contents)
+        _publish(draft, path)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+
+
+def read(path):
+    """Return the contents of the ledger at `path`, verified."""
+    _refuse_missing_file(path)
+    with _connection(path) as connection:
+        connection.execute("BEGIN")
+        return _verified_contents(connection, path)
+
+
+def append(path, loss, facts, admit):
+    """Commit one release of this loss, with a dict of public facts, if `admit(contents)` lets it.
+
+    `admit` sees the verified contents under the lock and raises to refuse. When this function
+    returns the spend is on the disk; when it raises, what it would have paid for was not made.
+    """
+    _refuse_missing_file(path)
+    with _connection(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        before = _verified_contents(connection, path)
+        admit(before)
+        # Numbered by the order of the commits: the clock may be set back, the order may not.
+        row = _row_of(len(before.rows) + 1, loss, {"time": _now(), **facts})
+        seal = _seal(before._replace(rows=(*before.rows, row)))
+        connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?)", row)
+        connection.execute("UPDATE head SET seal = ?", (seal,))
+        _refuse_unwritten(connection, path, row, seal)
+        connection.execute("COMMIT")
+
+
+def _row_of(number, loss, facts):
+    costs = (float(cost) + 0.0 for cost in (loss.eps, loss.delta, loss.rho))  # no negative zero
+    return Row(number, *costs, int(loss.os_randomness), json.dumps(facts))
+
+
+def _refuse_unwritten(connection, path, row, seal):
+    """Read back what is about to be committed; what was there before is safe in a sound file."""
+    last = connection.execute("SELECT * FROM releases ORDER BY id DESC LIMIT 1").fetchone()
+    stored_seal = connection.execute("SELECT seal FROM head").fetchone()
+    structure = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if (last, stored_seal, structure) != (row, (seal,), ("ok",)):
+        raise _damaged(path, "it does not give back what was written")
+
+
+def _write_draft(draft, path, contents):
+    """Write a whole ledger into a file of its own, so that nobody ever sees half a ledger."""
+    with _connection(draft, "rwc", called=path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+        for table in _TABLES:
+            connection.execute(table)
+        head = (contents.ledger_id, contents.created, contents.neighbours, *contents.caps)
+        connection.execute(
+            "INSERT INTO head VALUES (?, ?, ?, ?, ?, ?, ?)", (*head, _seal(contents))
+        )
+        connection.execute("COMMIT")
+
+
+def _publish(draft, path):
+    """Give a draft its name, unless the name is taken: of two that create, one wins."""
+    try:
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return
+        except OSError:  # a file system without hard links: reserve the name, then replace it
+            try:
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return
+            os.replace(draft, path)
+        _sync_folder(os.path.dirname(path))
+    except OSError as error:
+        raise LedgerError(f"the privacy ledger {path!r} cannot be created: {error}.") from error
+
+
+def _sync_folder(folder):
+    """Make a new name in a folder outlast a power cut, where the system knows how to."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _connection(path, mode="rw", called=None):
+    """Open a connection for one transaction; closing it takes back what is not committed."""
+    name = called or path
+    try:
+        uri = f"{Path(path).as_uri()}?mode={mode}"
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=SECONDS_TO_WAIT_FOR_THE_LOCK, isolation_level=None
+        )
+        with contextlib.closing(connection):
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA cell_size_check = ON")
+            yield connection
+    except sqlite3.Error as error:
+        hint = next((hint for word, hint in _HINTS.items() if word in str(error)), "")
+        raise LedgerError(f"the privacy ledger {name!r} cannot be used: {error}.{hint}") from error
+
+
+def _verified_contents(connection, path):
+    _refuse_other_files(connection, path)
+    try:
+        contents, seal = _stored_contents(connection, path)
+        intact = seal == _seal(contents)
+    except (ValueError, TypeError, OverflowError, MemoryError, struct.error) as error:
+        raise _damaged(path, type(error).__name__) from error
+    if not intact:
+        raise _damaged(path, "its contents do not match their seal")
+    return contents
+
+
+def _refuse_other_files(connection, path):
+    """Raise unless the file is a ledger of this format, in a sound structure."""
+
+    def pragma(name):
+        return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+    if pragma("application_id") != APPLICATION_ID:
+        raise LedgerError(
+            f"{path!r} is not a privacy ledger. If it was one, it is damaged; nothing was changed."
+        )
+    if pragma("user_version") != FORMAT:
+        raise LedgerError(
+            f"the privacy ledger {path!r} has format {pragma('user_version')}, this version of "
+            f"dpq_sklearn knows format {FORMAT}: it was written by another version."
+        )
+    if pragma("journal_mode") != "delete":
+        raise _damaged(path, "it is not in the rollback-journal mode that it was created in")
+    if pragma("integrity_check(1)") != "ok":
+        raise _damaged(path, "its structure is broken")
+
+
+def _stored_contents(connection, path):
+    heads = connection.execute("SELECT * FROM head").fetchall()
+    if len(heads) != 1:
+        raise _damaged(path, "its head is missing")
+    ledger_id, created, neighbours, eps, delta, rho, seal = heads[0]
+    rows = tuple(map(Row._make, connection.execute("SELECT * FROM releases ORDER BY id")))
+    return Contents(ledger_id, created, neighbours, Caps(eps, delta, rho), rows), seal
+
+
+def _seal(contents):
+    """Return a digest of everything in the ledger: JSON texts line by line, numbers as doubles."""
+    texts = "\n".join([json.dumps(contents[:-1]), *(row.facts for row in contents.rows)])
+    numbers = [number for row in contents.rows for number in row[:-1]]
+    digest = hashlib.sha256(texts.encode())
+    digest.update(struct.pack(f"<{len(numbers)}d", *numbers))
+    return digest.hexdigest()
+
+
+def _damaged(path, reason):
+    return LedgerError(
+        f"the privacy ledger {path!r} is damaged: {reason}. Bring back a copy that holds "
+        "everything spent so far; do not start a new one for the same data."
+    )
+
+
+def _refuse_missing_folder(path):
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise LedgerError(f"the privacy ledger {path!r} needs its folder: {folder!r} is missing.")
+
+
+def _refuse_missing_file(path):
+    _refuse_missing_folder(path)
+    if os.path.isdir(path):
+        raise LedgerError(f"the privacy ledger {path!r} must be a file, and this is a folder.")
+    if not os.path.exists(path):
+        raise LedgerError(
+            f"the privacy ledger {path!r} is missing: it was deleted or moved, or has not been "
+            "created by PrivacyLedger(path, eps=...) yet."
+        )
+
+
+def _now():
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
