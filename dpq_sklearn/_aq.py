@@ -10,8 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpq_sklearn._accounting import exponential_cost
-from dpq_sklearn._exponential import Node, draw_position, node_segments
-from dpq_sklearn._ranks import rank_units
+from dpq_sklearn._exponential import Node, draw
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,7 @@ class ApproximateQuantiles:
             if tree is None:
                 return
             node = Node(lo, hi, lo_units, hi_units, tree.q)
-            position = draw_position(node_segments(ranks, node, tree.eps), randomness)
-            units = rank_units(ranks, position)
+            position, units = draw(ranks, node, tree.eps, randomness)
             cells[tree.index] = position // grid.positions_per_cell
             walk(tree.left, lo, position, lo_units, units)
             walk(tree.right, position, hi, units, hi_units)

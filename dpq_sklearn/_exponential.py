@@ -8,14 +8,18 @@ functions of the ranks, the draw is the only place that uses randomness, and eve
 probability, however small, has a relative error below 2^-42 (docs/privacy.md has the argument).
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn._ranks import rank_units_at
+from dpq_sklearn._random import LN2
+from dpq_sklearn._ranks import rank_units
 
 # No weight is less than 2^-96 of the best: scores are clipped there.
-REACH = 96 * float(np.log(2.0))
+REACH_BITS = 96
+# A draw looks at the records within this many bits first, and nearly always need not look further.
+NEAR_BITS = 24
 
 
 @dataclass(frozen=True)
@@ -28,15 +32,36 @@ class Node:
     hi_units: int
     q: float
 
-    def target(self):
-        """Return the rank wanted, as a whole number of units and an exact remainder in [0, 1).
 
-        ``lo + q (hi - lo)`` in rational arithmetic: a rounded target would move by a rounding
-        error even for records of no weight in this node.
-        """
-        numerator, denominator = self.q.as_integer_ratio()
-        whole, rest = divmod(numerator * (self.hi_units - self.lo_units), denominator)
-        return self.lo_units + whole, rest / denominator
+@dataclass(frozen=True)
+class Score:
+    """``eta * min(|F - target|, reach)``, the negative logarithm of a position's weight.
+
+    All ranks are in units. The target ``lo + q (hi - lo)`` is exact, a whole number and a
+    remainder in [0, 1): a rounded one would move by a rounding error even for records of no
+    weight in the node.
+    """
+
+    eta: float
+    target: int
+    remainder: float
+
+    @classmethod
+    def at(cls, node, eps, grid):
+        """Return the score of `node` with budget `eps`."""
+        numerator, denominator = node.q.as_integer_ratio()
+        whole, rest = divmod(numerator * (node.hi_units - node.lo_units), denominator)
+        eta = eps / (2 * max(node.q, 1 - node.q)) / (2 * grid.positions_per_cell)
+        # Beyond this a single unit is out of reach: spend less, so that no weight underflows.
+        return cls(min(eta, REACH_BITS * LN2), node.lo_units + whole, rest / denominator)
+
+    def reach(self, bits=REACH_BITS):
+        """Return the distance, a whole number of units, at which weights are 2^-bits."""
+        return int(min(np.ceil(bits * LN2 / self.eta), 2.0**61))
+
+    def distance(self, units):
+        """Return how far a rank lies beyond the target; negative if before it."""
+        return (units - self.target) - self.remainder
 
 
 @dataclass(frozen=True)
@@ -44,7 +69,7 @@ class Segments:
     """Runs of positions whose weights are geometric, walked from their end nearest the target.
 
     The j-th position of a run, j = 0 .. length - 1, weighs ``exp(-(nearest + slope * j))``; it
-    is ``start + j`` where `forward`, else ``start + length - 1 - j``.
+    is ``start + j`` where `forward`, else ``start + length - 1 - j``. In any order; some empty.
     """
 
     start: np.ndarray
@@ -59,13 +84,36 @@ class Segments:
         exp(-nearest) * (1 - exp(-slope * length)) / (1 - exp(-slope)), and its limit `length`.
         """
         sums = self.length.astype(np.float64)
-        sloped = self.slope > 0
-        decay = self.slope[sloped]
-        sums[sloped] = np.expm1(-decay * sums[sloped]) / np.expm1(-decay)
-        return np.exp(-self.nearest) * sums
+        sloped = np.flatnonzero(self.slope)
+        decay = -self.slope[sloped]
+        sums[sloped] = np.expm1(decay * sums[sloped]) / np.expm1(decay)
+        sums *= np.exp(-self.nearest)
+        return sums
 
 
-def node_segments(ranks, node, eps):
+def draw(ranks, node, eps, randomness, near_bits=NEAR_BITS):
+    """Draw the node's position by the exponential mechanism; return it and its rank in units.
+
+    The first draw is from an envelope, in which scores are clipped nearer to the target. It is
+    kept with probability weight / envelope, which is 1 but where the envelope is clipped, else
+    replaced by a draw from the weights themselves. So each position p has probability
+    ``w(p) / E + (1 - W / E) w(p) / W = w(p) / W``, with W and E the two sums.
+
+    Privacy
+    -------
+    That of `node_segments`, which gives the weights w.
+    """
+    position = draw_position(node_segments(ranks, node, eps, near_bits), randomness)
+    units = rank_units(ranks, position)
+    score = Score.at(node, eps, ranks.grid)
+    beyond = min(abs(score.distance(units)), score.reach()) - score.reach(near_bits)
+    if beyond <= 0 or randomness.uniforms(1)[0] < np.exp(-score.eta * beyond):
+        return position, units
+    position = draw_position(node_segments(ranks, node, eps), randomness)
+    return position, rank_units(ranks, position)
+
+
+def node_segments(ranks, node, eps, bits=REACH_BITS):
     """Return the segments of the exponential mechanism at `node` with budget `eps`.
 
     Privacy
@@ -76,64 +124,87 @@ def node_segments(ranks, node, eps):
     ``eta = eps / (2 max(q, 1 - q))`` the draw costs this record ``w * eps`` (McSherry, Talwar
     2007), and is w * eps bounded-range (Durfee, Rogers 2019).
     """
+    score = Score.at(node, eps, ranks.grid)
+    reach = score.reach(bits)
     units = 2 * ranks.grid.positions_per_cell
-    # Beyond this eta the clipped score is less than one unit; a smaller eps is spent then.
-    eta = min(eps / (2 * max(node.q, 1 - node.q)) / units, REACH)
-    reach = int(min(np.ceil(REACH / eta), 2.0**61))
-    target, remainder = node.target()
-
     # Only the records within reach matter: before them and after them the score is clipped.
-    first = max(target - reach, node.lo_units) // units
-    last = min(-((-target - reach - 1) // units), -(-node.hi_units // units))
+    first = max(score.target - reach, node.lo_units) // units
+    last = min(-((-score.target - reach - 1) // units), -(-node.hi_units // units))
     cells, below = ranks.occupied(first, max(first, last))
-    start, length = _runs(
-        node, cells, below, ranks.grid.positions_per_cell, target, reach, remainder
-    )
 
-    rank, step = rank_units_at(start, cells, below, ranks.grid.positions_per_cell)
-    from_start = (rank - target) - remainder
-    from_end = (rank + step * (length - 1) - target) - remainder
-    forward = from_start >= 0
-    distance = np.where(forward, from_start, -from_end)
-    clipped = (from_start < -reach) | (distance >= reach)
-    return Segments(
-        start=start,
-        length=length,
-        nearest=eta * np.where(clipped, reach, distance),
-        slope=eta * np.where(clipped, 0, step),
-        forward=forward,
-    )
-
-
-def _runs(node, cells, below, positions_per_cell, target, reach, remainder):
-    """Cut the node's positions where F changes slope, passes the target or gets out of reach."""
-    points = [node.lo, node.hi + 1]
+    run_distances = score.distance(units * below)
+    groups = [_empty_runs(node, cells, run_distances, ranks.grid.positions_per_cell)]
     if cells.size:
-        at_target = target + (remainder > 0)  # F is an integer: F >= the target from here on
-        points += [
-            _first_position_at(rank, cells, below, positions_per_cell)
-            for rank in (at_target - reach, at_target, at_target + reach)
+        # F is an integer: at least the target from here on, and within reach of it from there.
+        at_target = score.target + (score.remainder > 0)
+        turns = (at_target - reach, at_target, at_target + reach)
+        turning_cells = [
+            int(np.searchsorted(below[1:-1], turn // units, side="right")) for turn in turns
         ]
-    cell_starts = cells * positions_per_cell
-    cell_ends = cell_starts + positions_per_cell
-    cuts = np.concatenate((np.array(points, dtype=np.int64), cell_starts, cell_ends))
-    cuts = np.sort(np.clip(cuts, node.lo, node.hi + 1))
-    lengths = np.diff(cuts)
-    return cuts[:-1][lengths > 0], lengths[lengths > 0]
+        whole = _whole_cells(cells, below, run_distances, turning_cells[1], ranks.grid)
+        cut = sorted({0, cells.size - 1, *turning_cells})
+        whole[1][cut] = 0
+        groups.append(whole)
+        groups.append(_parts_of_cells(cut, cells, below, turns, node, score, ranks.grid))
+    start, length, nearest, step, forward = (
+        np.concatenate(fields) for fields in zip(*groups, strict=True)
+    )
+    step[nearest >= reach] = 0
+    nearest = np.minimum(nearest, reach)
+    return Segments(start, length, score.eta * nearest, score.eta * step, forward)
 
 
-def _first_position_at(rank, cells, below, positions_per_cell):
-    """Return the first position of the occupied cells at which F is at least `rank` units."""
-    units = 2 * positions_per_cell
-    index = int(np.searchsorted(below[:-1], rank // units, side="right")) - 1
-    index = max(index, 0)
-    count = int(below[index + 1] - below[index])
-    sub = -((units * int(below[index]) + count - rank) // (2 * count))
-    return int(cells[index]) * positions_per_cell + min(max(sub, 0), positions_per_cell)
+def _empty_runs(node, cells, distances, positions_per_cell):
+    """Return the runs between occupied cells: start, length, nearest, step of F, forward."""
+    start = np.empty(cells.size + 1, dtype=np.int64)
+    end = np.empty_like(start)
+    start[0], end[-1] = node.lo, node.hi + 1
+    if cells.size:
+        np.multiply(cells, positions_per_cell, out=end[:-1])
+        np.add(end[:-1], positions_per_cell, out=start[1:])
+        end[0] = max(end[0], node.lo)
+        start[-1] = min(start[-1], node.hi + 1)
+    flat = np.zeros_like(start)
+    return start, end - start, np.abs(distances), flat, flat == 0
+
+
+def _whole_cells(cells, below, run_distances, target_cell, grid):
+    """Return the occupied cells in the same way, all of them whole; the target's is to be cut."""
+    counts = np.diff(below)
+    nearest = np.empty(cells.size)
+    before, after = slice(0, target_cell), slice(target_cell + 1, None)
+    nearest[before] = counts[before] - run_distances[1:][before]
+    nearest[after] = counts[after] + run_distances[:-1][after]
+    nearest[target_cell] = 0
+    length = np.full(cells.size, grid.positions_per_cell)
+    forward = np.arange(cells.size) > target_cell
+    return cells * grid.positions_per_cell, length, nearest, 2 * counts, forward
+
+
+def _parts_of_cells(cut, cells, below, turns, node, score, grid):
+    """Return the parts of the cells that the node's ends or the `turns` of the score cut."""
+    parts = []
+    for index in cut:
+        start = int(cells[index]) * grid.positions_per_cell
+        count = int(below[index + 1] - below[index])
+        rank = 2 * grid.positions_per_cell * int(below[index]) + count  # F at the cell's start
+        # The first position at which F reaches each turn, and the two ends, inside the node.
+        subs = [-((rank - turn) // (2 * count)) for turn in turns]
+        subs = [0, *(min(max(sub, 0), grid.positions_per_cell) for sub in subs)]
+        points = [min(max(start + sub, node.lo), node.hi + 1) for sub in subs]
+        points.append(min(start + grid.positions_per_cell, node.hi + 1))
+        for here, there in itertools.pairwise(points):
+            if here < there:
+                at_here = score.distance(rank + 2 * count * (here - start))
+                at_last = score.distance(rank + 2 * count * (there - 1 - start))
+                nearest = at_here if at_here >= 0 else -at_last
+                parts.append((here, there - here, nearest, 2 * count, at_here >= 0))
+    dtype = np.dtype("i8, i8, f8, i8, ?")
+    return [np.array(parts, dtype=dtype)[field] for field in dtype.names]
 
 
 def draw_position(segments, randomness):
-    """Draw one position of a node: race for a segment, then a geometric step inside it."""
+    """Draw one position: race for a segment, then a geometric step inside it."""
     winner = race(segments.weights(), randomness)
     length = int(segments.length[winner])
     j = truncated_geometric(float(segments.slope[winner]), length, randomness)
@@ -147,8 +218,9 @@ def race(weights, randomness):
     relative error of its weight, so improbable outcomes are as accurate as probable ones; a
     cumulative sum would lose all below 2^-53. Many weights race in blocks, then in the block.
     """
-    if weights.size <= 64:
-        return int(np.argmin(randomness.exponentials(weights.size) / weights))
+    if weights.size <= 128:
+        with np.errstate(divide="ignore"):  # no weight: never arrives
+            return int(np.argmin(randomness.exponentials(weights.size) / weights))
     block_size = int(np.sqrt(weights.size))
     block_starts = np.arange(0, weights.size, block_size)
     start = block_size * race(np.add.reduceat(weights, block_starts), randomness)

@@ -232,7 +232,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         """Return the value at each share; scikit-learn's to the last bit."""
         shares = values
         if self.output_distribution == "normal":
-            shares = ndtr(values)
+            shares = ndtr(values.astype(np.float64))
             at_low, at_high = shares - _END < 0, shares + _END > 1
         else:
             at_low, at_high = shares == 0, shares == 1

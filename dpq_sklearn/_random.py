@@ -56,7 +56,7 @@ class Randomness:
         and the rest, an exponential below ln 2, is ``-log1p(-U / 2)``. Both ends are
         accurate: tiny values because U has its full mantissa, large ones because of the sum.
         """
-        return self.geometric(n) * LN2 - np.log1p(-self.uniforms(n) / 2.0)
+        return self.geometric(n) * LN2 - np.log1p(self.uniforms(n) * -0.5)
 
 
 class SystemRandomness(Randomness):

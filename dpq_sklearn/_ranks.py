@@ -81,21 +81,6 @@ class CellCounts:
         return self._cells[begin:end], self._below[begin : end + 1]
 
 
-def rank_units_at(positions, cells, below, positions_per_cell):
-    """Return F at each position, in units, and its increase from there to the next position.
-
-    `cells` and `below` are as `occupied` returns them and cover the positions.
-    """
-    cells_of_positions = positions // positions_per_cell
-    after = np.searchsorted(cells, cells_of_positions, side="right")
-    inside = np.concatenate(([-1], cells))[after] == cells_of_positions
-    counts = np.where(inside, below[after] - below[after - 1], 0)
-    records_before = below[after] - counts
-    subs = positions - cells_of_positions * positions_per_cell
-    units = 2 * positions_per_cell * records_before + counts * (2 * subs + 1)
-    return units, 2 * counts
-
-
 def rank_units(ranks, position):
     """Return F at one position, in units, as an int."""
     positions_per_cell = ranks.grid.positions_per_cell
