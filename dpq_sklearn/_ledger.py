@@ -366,16 +366,20 @@ def _budget_left(rows, caps):
 
 def _exceeded(path, what, loss, contents):
     left = _budget_left(contents.rows, contents.caps)
-    units = [unit for unit in ("eps", "rho") if getattr(contents.caps, unit) is not None]
-    left_in_words = " and ".join(f"{unit}={getattr(left, unit):.6g}" for unit in units)
     message = (
         f"{what} asks for {_loss_in_words(loss)}, but of the budget of the privacy ledger "
-        f"{path!r} ({_caps_in_words(contents.caps)}) only {left_in_words} is left. Nothing was "
-        "read and nothing was spent."
+        f"{path!r} ({_caps_in_words(contents.caps)}) only "
+        f"{_left_in_words(left, contents.caps)} is left. Nothing was read and nothing was spent."
     )
     if loss.delta > 0 and contents.caps.delta == 0:
         message += " A ledger with delta=0 takes pure releases (delta=0) only."
     return BudgetExceededError(message, loss, left)
+
+
+def _left_in_words(left, caps):
+    if caps.eps is None:
+        return f"rho={left.rho:.6g}"
+    return f"eps={left.eps:.6g}" + (f" (or rho={left.rho:.6g})" if left.rho > 0 else "")
 
 
 def _loss_of(eps, delta, rho):

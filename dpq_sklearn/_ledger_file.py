@@ -40,6 +40,9 @@ _HINTS = {
     "disk I/O error": " The file and its folder must be readable and writable.",
 }
 
+# What SQLite raises on a damaged file: also a text that is none, or a size that cannot be.
+_FAILURES = (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
+
 
 class LedgerError(RuntimeError):
     """A ledger's file cannot be used: missing, locked, read-only, damaged or of another kind.
@@ -194,7 +197,7 @@ def _connection(path, mode="rw", called=None):
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA cell_size_check = ON")
             yield connection
-    except sqlite3.Error as error:
+    except _FAILURES as error:
         hint = next((hint for word, hint in _HINTS.items() if word in str(error)), "")
         raise LedgerError(f"the privacy ledger {name!r} cannot be used: {error}.{hint}") from error
 
@@ -204,7 +207,7 @@ def _verified_contents(connection, path):
     try:
         contents, seal = _stored_contents(connection, path)
         intact = seal == _seal(contents)
-    except (ValueError, TypeError, OverflowError, MemoryError, struct.error) as error:
+    except (ValueError, TypeError, struct.error) as error:
         raise _damaged(path, type(error).__name__) from error
     if not intact:
         raise _damaged(path, "its contents do not match their seal")

@@ -1,0 +1,468 @@
+"""The ledger counts right: totals, caps, refusals, and what a record holds."""
+
+import copy
+import json
+import math
+import os
+import pathlib
+import pickle
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpq_sklearn._accounting import (
+    PrivacyLoss,
+    best_composition,
+    compose,
+    eps_of_zcdp,
+    rho_of_approximate_dp,
+)
+from dpq_sklearn._ledger import BudgetExceededError, BudgetLeft, PrivacyLedger, charge
+from dpq_sklearn._ledger_file import LedgerError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "budget.sqlite")
+
+
+def pure(eps):
+    """The loss of one exponential mechanism."""
+    return PrivacyLoss(eps=eps, delta=0.0, rho=eps**2 / 8)
+
+
+# The one rule of composition
+
+
+def test_best_composition_of_few_pure_releases_is_their_sum():
+    total = best_composition([pure(0.5), pure(0.25)], delta=1e-6)
+    assert (total.eps, total.delta) == (0.75, 0.0)
+
+
+def test_best_composition_of_many_releases_is_their_rho_converted():
+    releases = [pure(0.1)] * 400
+    total = best_composition(releases, delta=1e-6)
+    assert total.rho == pytest.approx(400 * 0.1**2 / 8)
+    assert total.eps == eps_of_zcdp(total.rho, 1e-6) < 40.0
+    assert total.delta == 1e-6
+
+
+def test_best_composition_without_delta_is_the_plain_sum():
+    releases = [pure(0.1), PrivacyLoss(1.0, 1e-7, 0.02)]
+    assert best_composition(releases) == compose(releases)
+
+
+def test_releases_with_a_delta_count_by_their_rho_alone():
+    """Their eps may not be added up: the other branch of the rule has used the delta already."""
+    known = [PrivacyLoss(0.5, 1e-7, 0.005)] * 2
+    assert best_composition(known, delta=1e-6).eps == eps_of_zcdp(0.01, 1e-6)
+    unknown = [PrivacyLoss(0.5, 1e-7, math.inf)]
+    assert best_composition(unknown, delta=1e-6).eps == math.inf
+    assert best_composition(known, delta=0.0).eps == math.inf
+
+
+@given(
+    st.lists(st.floats(1e-3, 2.0), max_size=30),
+    st.sampled_from([0.0, 1e-9, 1e-6, 1e-2]),
+    st.floats(0.1, 5.0),
+)
+@settings(max_examples=100, deadline=None)
+def test_total_never_falls_with_one_more_release(epsilons, delta, more):
+    before = [pure(eps) for eps in epsilons]
+    after = best_composition([*before, pure(more)], delta)
+    slack = 1e-9  # of the numerical minimum over the order
+    assert after.eps >= best_composition(before, delta).eps * (1 - slack)
+
+
+# Caps
+
+
+def test_spends_until_exactly_the_cap_and_no_further(path):
+    ledger = PrivacyLedger(path, eps=1.0)
+    for _ in range(10):
+        charge(ledger, pure(0.1), what="fit")
+    assert ledger.spent().eps == 1.0
+    assert ledger.remaining().eps == 0.0
+    with pytest.raises(BudgetExceededError):
+        charge(ledger, pure(1e-9), what="fit")
+    assert len(ledger.records()) == 10
+
+
+@pytest.mark.parametrize("n", [3, 7, 11, 26, 49])
+@pytest.mark.parametrize("cap", [0.3, 1.0, 2.6])
+def test_parts_of_a_cap_fit_although_they_are_not_exact_in_binary(path, n, cap):
+    ledger = PrivacyLedger(path, eps=cap)
+    for _ in range(n):
+        charge(ledger, pure(cap / n), what="fit")
+    assert ledger.spent().eps == pytest.approx(cap, rel=1e-12)
+    assert not ledger.check(cap * 1e-6)
+
+
+def test_refusal_says_what_was_asked_and_what_is_left_and_changes_nothing(path):
+    ledger = PrivacyLedger(path, eps=1.0)
+    charge(ledger, pure(0.75), what="DPKBinsDiscretizer.fit")
+    before = pathlib.Path(path).read_bytes()
+    with pytest.raises(BudgetExceededError) as caught:
+        charge(ledger, pure(0.5), what="DPKBinsDiscretizer.fit")
+    message = str(caught.value)
+    for part in ("DPKBinsDiscretizer.fit", "eps=0.5", "eps=0.25 is left", "eps=1", repr(path)):
+        assert part in message
+    assert caught.value.asked == pure(0.5)
+    assert caught.value.remaining == BudgetLeft(eps=0.25, rho=0.0)
+    assert pathlib.Path(path).read_bytes() == before
+
+
+def test_refusal_survives_pickling(path):
+    ledger = PrivacyLedger(path, eps=1.0)
+    with pytest.raises(BudgetExceededError) as caught:
+        charge(ledger, pure(2.0), what="fit")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(again, BudgetExceededError)
+    assert str(again) == str(caught.value)
+    assert (again.asked, again.remaining) == (caught.value.asked, caught.value.remaining)
+
+
+def test_zcdp_total_counts_where_it_is_smaller(path):
+    ledger = PrivacyLedger(path, eps=1.0, delta=1e-6)
+    assert ledger.remaining().rho == rho_of_approximate_dp(1.0, 1e-6)
+    most = math.floor(rho_of_approximate_dp(1.0, 1e-6) / (0.02**2 / 8))
+    for _ in range(most):
+        charge(ledger, pure(0.02), what="fit")
+    assert most * 0.02 > 9.0  # nine times what a sum of eps would have allowed
+    assert 0.99 < ledger.spent().eps <= 1.0
+    with pytest.raises(BudgetExceededError, match=r"only eps=[\d.]+ \(or rho=[\d.e-]+\) is left"):
+        charge(ledger, pure(0.02), what="fit")
+
+
+def test_release_of_the_whole_eps_and_delta_fits_into_an_equal_cap(path):
+    ledger = PrivacyLedger(path, eps=1.0, delta=1e-6)
+    charge(ledger, PrivacyLoss(1.0, 1e-6, rho_of_approximate_dp(1.0, 1e-6)), what="fit")
+    assert ledger.remaining().eps < 1e-4
+
+
+def test_release_with_a_delta_never_fits_into_a_pure_budget(path):
+    ledger = PrivacyLedger(path, eps=1.0)
+    with pytest.raises(BudgetExceededError, match="delta=0 takes pure releases"):
+        charge(ledger, PrivacyLoss(0.1, 1e-6, 0.001), what="fit")
+
+
+def test_rho_cap_counts_rho(path):
+    ledger = PrivacyLedger(path, rho=0.5)
+    charge(ledger, PrivacyLoss(1.0, 0.0, 0.3), what="fit")
+    assert ledger.remaining().rho == pytest.approx(0.2)
+    assert ledger.check(rho=0.2) and not ledger.check(rho=0.21)
+    with pytest.raises(BudgetExceededError, match=r"rho=0\.2 is left"):
+        charge(ledger, PrivacyLoss(0.1, 0.0, math.inf), what="fit")
+
+
+def test_every_cap_must_hold(path):
+    ledger = PrivacyLedger(path, eps=1.0, rho=0.01)
+    assert not ledger.check(PrivacyLoss(0.5, 0.0, 0.02))
+    assert not ledger.check(PrivacyLoss(1.5, 0.0, 0.001))
+    assert ledger.check(PrivacyLoss(0.5, 0.0, 0.01))
+
+
+def test_without_caps_it_only_keeps_a_record(path):
+    ledger = PrivacyLedger(path)
+    charge(ledger, pure(1e6), what="fit")
+    charge(ledger, PrivacyLoss(1.0, 1e-6, math.inf), what="fit")
+    assert ledger.spent() == PrivacyLoss(1e6 + 1.0, 1e-6, math.inf)
+    assert ledger.remaining() == BudgetLeft(math.inf, math.inf)
+    assert ledger.check(1e9)
+
+
+@given(
+    st.lists(st.floats(1e-3, 0.6), max_size=12),
+    st.sampled_from([(1.0, None, None), (2.0, 1e-6, None), (None, None, 0.1), (1.0, 1e-3, 0.05)]),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_remains_fits_and_a_little_more_in_either_unit_does_not(tmp_path_factory, eps, caps):
+    ledger = PrivacyLedger(tmp_path_factory.mktemp("ledger") / "budget.sqlite", *caps)
+    for amount in eps:
+        if ledger.check(amount):
+            ledger.spend(amount, what="release")
+    left = ledger.remaining()
+    if left.eps > 1e-6:
+        assert ledger.check(left.eps) and not ledger.check(left.eps * 1.001)
+    if left.rho > 1e-9:
+        assert ledger.check(rho=left.rho) and not ledger.check(rho=left.rho * 1.001)
+
+
+def test_check_spends_nothing(path):
+    ledger = PrivacyLedger(path, eps=1.0)
+    assert ledger.check(1.0) and ledger.check(eps=0.5, rho=0.01) and not ledger.check(1.1)
+    assert not ledger.check(0.5, delta=1e-9)
+    assert ledger.records() == []
+
+
+@pytest.mark.parametrize("bad", [{}, {"eps": 0}, {"eps": math.nan}, {"eps": 1, "delta": 1}])
+def test_check_refuses_impossible_costs(path, bad):
+    with pytest.raises(ValueError, match=r"eps|delta"):
+        PrivacyLedger(path, eps=1.0).check(**bad)
+
+
+@pytest.mark.parametrize(
+    "caps",
+    [
+        {"eps": 0.0},
+        {"eps": -1.0},
+        {"eps": math.inf},
+        {"eps": "1"},
+        {"eps": True},
+        {"rho": 0},
+        {"rho": math.nan},
+        {"eps": 1.0, "delta": 1.0},
+        {"eps": 1.0, "delta": -1e-6},
+    ],
+)
+def test_impossible_caps_raise_and_create_no_file(path, caps):
+    with pytest.raises(ValueError, match=f"{list(caps)[-1]} must be"):
+        PrivacyLedger(path, **caps)
+    assert not os.path.exists(path)
+
+
+# The caps belong to the file
+
+
+def test_caps_are_those_of_the_file(path):
+    PrivacyLedger(path, eps=1.0, delta=1e-6)
+    for again in (PrivacyLedger(path), PrivacyLedger(path, eps=1.0, delta=1e-6)):
+        assert again.caps == (1.0, 1e-6, None)
+    with pytest.raises(BudgetExceededError):
+        charge(path, pure(5.0), what="fit")
+
+
+@pytest.mark.parametrize(
+    "other", [{"eps": 2.0}, {"eps": 1.0}, {"rho": 1.0}, {"eps": 1.0, "delta": 1e-5}]
+)
+def test_other_caps_for_an_existing_file_raise(path, other):
+    PrivacyLedger(path, eps=1.0, delta=1e-6)
+    with pytest.raises(ValueError, match=r"cannot be changed.*eps=1, delta=1e-06, got"):
+        PrivacyLedger(path, **other)
+
+
+def test_a_cap_cannot_be_put_on_a_record_afterwards(path):
+    PrivacyLedger(path)
+    with pytest.raises(ValueError, match="created with no caps"):
+        PrivacyLedger(path, eps=1.0)
+
+
+# Objects and paths
+
+
+@pytest.mark.parametrize("make", [str, pathlib.Path, PrivacyLedger])
+def test_charge_takes_a_ledger_or_its_path(path, make):
+    ledger = PrivacyLedger(path, eps=1.0)
+    charge(make(path), pure(0.5), what="fit")
+    assert ledger.spent().eps == 0.5
+
+
+def test_charge_without_a_ledger_does_nothing():
+    assert charge(None, pure(1.0), what="fit") is None
+
+
+def test_plain_path_without_a_ledger_raises_and_creates_nothing(path):
+    with pytest.raises(LedgerError, match=r"is missing.*PrivacyLedger\(path"):
+        charge(path, pure(1.0), what="fit")
+    assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize("bad", [1, 1.0, b"budget.sqlite", "", ":memory:", "a\0b", object()])
+def test_what_is_no_path_raises(bad):
+    with pytest.raises(ValueError, match="ledger must"):
+        charge(bad, pure(1.0), what="fit")
+    with pytest.raises(ValueError, match="path must"):
+        PrivacyLedger(bad)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copies_spend_from_the_same_budget(path, copied):
+    ledger = PrivacyLedger(path, eps=1.0).with_note("the copy")
+    again = copied(ledger)
+    assert again == ledger and hash(again) == hash(ledger)
+    charge(again, pure(0.75), what="fit")
+    assert ledger.remaining().eps == 0.25
+    assert ledger.records()[0].note == "the copy"
+    with pytest.raises(BudgetExceededError):
+        charge(ledger, pure(0.75), what="fit")
+
+
+def test_pickle_does_not_change_when_something_is_spent(path):
+    """Or else a cache keyed by the pickled estimator would miss, and spend again."""
+    ledger = PrivacyLedger(path, eps=1.0)
+    before = pickle.dumps(ledger)
+    charge(ledger, pure(0.5), what="fit")
+    assert pickle.dumps(ledger) == before
+
+
+def test_relative_path_keeps_its_place_when_the_working_directory_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger("budget.sqlite", eps=1.0)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    charge(ledger, pure(0.5), what="fit")
+    assert ledger.path == str(tmp_path / "budget.sqlite")
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+@pytest.mark.parametrize(
+    "name", ["a b.sqlite", "100%25.sqlite", "q?mode=ro.sqlite", "#.db", "é.db"]
+)
+def test_any_file_name_works(tmp_path, name):
+    ledger = PrivacyLedger(tmp_path / name, eps=1.0)
+    charge(str(tmp_path / name), pure(0.5), what="fit")
+    assert ledger.spent().eps == 0.5
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_ledgers_of_other_neighbours_are_not_mixed(path):
+    ledger = PrivacyLedger(path, eps=1.0)
+    with pytest.raises(ValueError, match="neighbours"):
+        charge(ledger, PrivacyLoss(0.1, 0.0, 0.1, neighbours="change one user"), what="fit")
+    assert ledger.records() == []
+
+
+# Records
+
+
+def test_records_hold_the_public_facts(path):
+    ledger = PrivacyLedger(path, eps=2.0)
+    loss = PrivacyLoss(0.5, 0.0, 0.03, os_randomness=False)
+    charge(ledger, loss, what="DPKBinsDiscretizer.fit", columns=["age", "größe"], detail="n_bins=5")
+    charge(ledger.with_note("try 2"), pure(0.25), what="dp_quantiles", columns=1)
+    first, second = ledger.records()
+    assert first.what == "DPKBinsDiscretizer.fit"
+    assert first.columns == ("age", "größe")
+    assert first.detail == "n_bins=5"
+    assert (first.eps, first.delta, first.rho) == (0.5, 0.0, 0.03)
+    assert first.seeded and first.note is None
+    assert (second.columns, second.seeded, second.note) == (1, False, "try 2")
+    assert first.time.utcoffset().total_seconds() == 0
+
+
+def test_names_of_very_many_columns_are_counted(path):
+    ledger = PrivacyLedger(path)
+    charge(ledger, pure(1.0), what="fit", columns=[f"x{i}" for i in range(5000)])
+    assert ledger.records()[0].columns == 5000
+
+
+def test_frame_has_a_row_a_release(path):
+    ledger = PrivacyLedger(path)
+    charge(ledger, pure(0.5), what="fit", columns=["a"], detail="n_bins=5")
+    charge(ledger, pure(0.25), what="fit")
+    frame = ledger.to_frame()
+    assert list(frame.columns) == [
+        *("time", "what", "columns", "detail", "eps", "delta", "rho", "seeded", "note")
+    ]
+    assert frame["eps"].sum() == 0.75
+    assert str(frame["time"].dtype).startswith("datetime64")
+    assert PrivacyLedger(path + "2").to_frame().shape == (0, 9)
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "\ud800", 3])
+@pytest.mark.parametrize("name", ["what", "detail", "note"])
+def test_texts_that_cannot_be_stored_raise_before_anything_is_spent(path, name, text):
+    ledger = PrivacyLedger(path, eps=1.0)
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        charge(ledger, pure(0.5), **{"what": "fit", name: text})
+    assert ledger.records() == []
+
+
+def test_column_names_may_be_anything(path):
+    names = ["a\nb", "\ud800", "x" * 1000, ""]
+    ledger = PrivacyLedger(path)
+    charge(ledger, pure(0.5), what="fit", columns=names)
+    assert ledger.records()[0].columns == tuple(names)
+
+
+def test_spend_records_what_was_made_elsewhere(path):
+    ledger = PrivacyLedger(path, eps=10.0, delta=1e-6)
+    ledger.spend(0.5, what="a histogram", note="by another library", columns=["age"])
+    ledger.spend(rho=0.001, what="a mean")
+    one, two = ledger.records()
+    assert (one.eps, one.rho) == (0.5, 0.125)  # eps^2 / 2: all that is known of a pure release
+    assert (two.eps, two.rho) == (math.inf, 0.001)
+
+
+def test_order_is_that_of_the_commits_when_the_clock_is_set_back(path, monkeypatch):
+    ledger = PrivacyLedger(path, eps=1.0)
+    years = iter(["2031", "2030", "1970"])
+    now = lambda: f"{next(years)}-01-01T00:00:00.000+00:00"  # noqa: E731
+    monkeypatch.setattr("dpq_sklearn._ledger_file._now", now)
+    for eps in (0.5, 0.25, 0.125):
+        charge(ledger, pure(eps), what="fit")
+    assert [record.eps for record in ledger.records()] == [0.5, 0.25, 0.125]
+    assert [record.time.year for record in ledger.records()] == [2031, 2030, 1970]
+    assert ledger.spent().eps == 0.875
+
+
+# What it looks like
+
+
+def test_repr_says_what_is_spent_of_what(path):
+    ledger = PrivacyLedger(path, eps=2.0)
+    assert repr(ledger) == f"<PrivacyLedger {path!r}: 0 of 2 eps spent in 0 releases>"
+    charge(ledger, pure(0.5), what="fit")
+    assert repr(ledger) == f"<PrivacyLedger {path!r}: 0.5 of 2 eps spent in 1 release>"
+    record_only = PrivacyLedger(path + "2")
+    assert "eps=0, delta=0, rho=0 spent in 0 releases" in repr(record_only)
+
+
+def test_repr_of_a_ledger_without_its_file_says_so(path):
+    ledger = PrivacyLedger(path, eps=2.0)
+    os.unlink(path)
+    assert "is missing" in repr(ledger)
+    assert "is missing" in ledger._repr_html_()
+
+
+def test_html_has_a_bar_and_no_markup_of_others(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "<b>&.sqlite", eps=2.0, rho=1.0)
+    charge(ledger, pure(0.5), what="fit")
+    html = ledger._repr_html_()
+    assert "<b>" not in html and "&lt;b&gt;&amp;" in html
+    assert "width:25.0%" in html and "0.5 of 2 eps spent" in html
+    assert "0.03125 of 1 rho spent" in html
+
+
+@pytest.mark.parametrize("caps", [{}, {"eps": 1.0}, {"eps": 1.0, "delta": 1e-6}, {"rho": 1.0}])
+def test_plot_draws_the_totals(path, caps):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    ledger = PrivacyLedger(path, **caps)
+    ax = ledger.plot()
+    for _ in range(3):
+        charge(ledger, pure(0.1), what="fit")
+    assert ledger.plot(ax=ax) is ax
+    unit = "rho" if "rho" in caps else "eps"
+    heights = ax.patches[-1].get_data().values
+    assert heights[-1] == getattr(ledger.spent(), unit)
+    assert len(ax.lines) == (2 if caps else 0)
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("module", "method", "hint"),
+    [("pandas", "to_frame", "'pandas'"), ("matplotlib.pyplot", "plot", r"'dpq-sklearn\[plot\]'")],
+)
+def test_missing_optional_package_is_named(path, monkeypatch, module, method, hint):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=hint):
+        getattr(PrivacyLedger(path), method)()
+
+
+def test_file_can_be_read_with_any_sqlite_tool(path):
+    import contextlib
+    import sqlite3
+
+    ledger = PrivacyLedger(path, eps=2.0)
+    charge(ledger, pure(0.5), what="fit", detail="n_bins=5")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        ((eps, facts),) = connection.execute("SELECT eps, facts FROM releases").fetchall()
+    assert eps == 0.5
+    assert json.loads(facts)["detail"] == "n_bins=5"

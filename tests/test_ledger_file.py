@@ -1,0 +1,518 @@
+"""The ledger's file: nothing is lost, nothing is reset, and every failure names the file."""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+
+import numpy as np
+import pytest
+
+from dpq_sklearn import _ledger_file
+from dpq_sklearn._accounting import PrivacyLoss
+from dpq_sklearn._ledger import PrivacyLedger, charge
+from dpq_sklearn._ledger_file import LedgerError
+
+ROOT = pathlib.Path(__file__).parents[1]
+LOSS = PrivacyLoss(0.25, 0.0, 0.0078125)
+FACTS = {"what": "fit", "columns": ["age", "income"], "detail": "n_bins=5"}
+NOBODY = 65534
+
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files and limits")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "budget.sqlite")
+
+
+def make_ledger(path, n_records):
+    ledger = PrivacyLedger(path, eps=100.0)
+    for _ in range(n_records):
+        charge(ledger, LOSS, **FACTS)
+    return ledger
+
+
+def remove(path):
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path + suffix)
+
+
+def run_script(script, *arguments, before=()):
+    """Run a script in a Python of its own and return what it prints."""
+    command = [*before, sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Missing, of another kind, of another time
+
+
+def test_path_in_a_missing_folder_raises(tmp_path):
+    path = str(tmp_path / "missing" / "budget.sqlite")
+    for attempt in (lambda: PrivacyLedger(path, eps=1.0), lambda: charge(path, LOSS, what="fit")):
+        with pytest.raises(LedgerError, match="folder") as caught:
+            attempt()
+        assert repr(path) in str(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
+def test_file_deleted_between_two_fits_is_an_error_and_no_new_budget(path):
+    ledger = make_ledger(path, 2)
+    os.unlink(path)
+    for target in (ledger, path):
+        with pytest.raises(LedgerError, match="is missing"):
+            charge(target, LOSS, what="fit")
+    with pytest.raises(LedgerError, match="is missing"):
+        ledger.spent()
+    assert not os.path.exists(path)
+
+
+def test_file_deleted_and_created_anew_is_not_the_ledger_of_an_older_object(path):
+    ledger = make_ledger(path, 2)
+    os.unlink(path)
+    PrivacyLedger(path, eps=100.0)
+    for attempt in (ledger.spent, ledger.records, lambda: charge(ledger, LOSS, what="fit")):
+        with pytest.raises(LedgerError, match="created anew"):
+            attempt()
+    assert PrivacyLedger(path).records() == []
+
+
+def test_newer_format_raises(path):
+    make_ledger(path, 1)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    before = pathlib.Path(path).read_bytes()
+    for attempt in (lambda: PrivacyLedger(path), lambda: charge(path, LOSS, what="fit")):
+        with pytest.raises(LedgerError, match=r"has format 2, .* knows format 1") as caught:
+            attempt()
+        assert repr(path) in str(caught.value)
+    assert pathlib.Path(path).read_bytes() == before
+
+
+def other_database(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE cookies (name TEXT)")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: pathlib.Path(path).touch(),
+        lambda path: pathlib.Path(path).write_bytes(b"not a ledger" * 1000),
+        lambda path: pathlib.Path(path).write_bytes(b"SQLite format 3\0"),
+        other_database,
+        os.mkdir,
+    ],
+    ids=["empty", "text", "header only", "another database", "folder"],
+)
+def test_file_of_another_kind_raises_and_stays_as_it_is(path, make):
+    make(path)
+    before = None if os.path.isdir(path) else pathlib.Path(path).read_bytes()
+    for attempt in (
+        lambda: PrivacyLedger(path),
+        lambda: PrivacyLedger(path, eps=1.0),
+        lambda: charge(path, LOSS, what="fit"),
+    ):
+        with pytest.raises(LedgerError) as caught:
+            attempt()
+        assert repr(path) in str(caught.value)
+    assert before is None or pathlib.Path(path).read_bytes() == before
+
+
+@needs_posix
+def test_link_to_a_ledger_is_the_ledger_and_a_dangling_one_is_an_error(path, tmp_path):
+    link = str(tmp_path / "link.sqlite")
+    os.symlink(path, link)
+    with pytest.raises(LedgerError, match="is missing"):
+        PrivacyLedger(link, eps=1.0)
+    ledger = make_ledger(path, 1)
+    charge(link, LOSS, what="fit")
+    assert len(ledger.records()) == 2
+
+
+def test_journal_of_a_deleted_ledger_is_not_rolled_back_into_a_new_one(path):
+    pathlib.Path(path + "-journal").write_bytes(b"old")
+    with pytest.raises(LedgerError, match="journal"):
+        PrivacyLedger(path, eps=1.0)
+    assert not os.path.exists(path)
+
+
+def test_creation_leaves_nothing_but_the_ledger(path, tmp_path):
+    make_ledger(path, 3)
+    assert os.listdir(tmp_path) == ["budget.sqlite"]
+
+
+def test_creation_works_without_hard_links_and_never_replaces_a_ledger(path, monkeypatch):
+    def no_links(source, target):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    ledger = make_ledger(path, 1)
+    _ledger_file.create(path, ledger.caps, "nobody")
+    assert len(ledger.records()) == 1
+
+
+def test_the_first_of_two_that_create_wins(path):
+    ledger = make_ledger(path, 1)
+    _ledger_file.create(path, _ledger_file.Caps(7.0, 0.0, None), "nobody")
+    assert PrivacyLedger(path).caps == ledger.caps
+
+
+# Locks
+
+
+def locked(path, released):
+    """Hold the lock of a ledger until an event is set."""
+    held = threading.Event()
+
+    def hold():
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            held.set()
+            released.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(60)
+    return thread
+
+
+def test_a_locked_file_waits(path):
+    ledger, released = make_ledger(path, 1), threading.Event()
+    holder = locked(path, released)
+    waiting = threading.Thread(target=charge, args=(path, LOSS), kwargs={"what": "fit"})
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    released.set()
+    waiting.join(60)
+    holder.join(60)
+    assert len(ledger.records()) == 2
+
+
+def test_a_file_that_stays_locked_is_an_error(path, monkeypatch):
+    ledger, released = make_ledger(path, 1), threading.Event()
+    monkeypatch.setattr(_ledger_file, "SECONDS_TO_WAIT_FOR_THE_LOCK", 0.05)
+    holder = locked(path, released)
+    for attempt in (lambda: charge(path, LOSS, what="fit"), ledger.spent):
+        with pytest.raises(LedgerError, match="locked") as caught:
+            attempt()
+        assert repr(path) in str(caught.value)
+    released.set()
+    holder.join(60)
+    assert len(ledger.records()) == 1
+
+
+def test_threads_share_a_budget(path):
+    ledger = PrivacyLedger(path, eps=1.0)
+    admitted = []
+
+    def spend():
+        for _ in range(5):
+            with contextlib.suppress(ValueError):
+                charge(ledger, PrivacyLoss(0.125, 0.0, 0.01), what="fit")
+                admitted.append(1)
+
+    threads = [threading.Thread(target=spend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(admitted) == len(ledger.records()) == 8
+
+
+# Permissions, as a user whom they bind
+
+AS_ORDINARY_USER = """
+import os, sqlite3, sys
+from dpq_sklearn._accounting import PrivacyLoss
+from dpq_sklearn._ledger import PrivacyLedger, charge
+from dpq_sklearn._ledger_file import LedgerError
+
+path, file_mode, folder_mode = sys.argv[1], int(sys.argv[2], 8), int(sys.argv[3], 8)
+if os.geteuid() == 0:
+    os.chown(os.path.dirname(path), 65534, 65534)
+    os.setgid(65534)
+    os.setuid(65534)
+ledger = PrivacyLedger(path, eps=1.0)
+loss = PrivacyLoss(0.25, 0.0, 0.01)
+charge(ledger, loss, what="fit")
+os.chmod(path, file_mode)
+os.chmod(os.path.dirname(path), folder_mode)
+
+def attempt(action):
+    try:
+        return action()
+    except LedgerError as error:
+        assert path in str(error), error
+        return f"refused: {error}"
+
+print(attempt(lambda: charge(path, loss, what="fit")))
+print(attempt(lambda: ledger.spent().eps))
+print(attempt(lambda: PrivacyLedger(path + "2", eps=1.0) and "created"))
+os.chmod(os.path.dirname(path), 0o755)
+os.chmod(path, 0o644)
+print(ledger.spent().eps)
+"""
+
+
+@needs_posix
+@pytest.mark.parametrize(
+    ("file_mode", "folder_mode", "charged", "read", "created"),
+    [
+        ("444", "755", "refused", "0.25", "created"),
+        ("644", "555", "refused", "0.25", "refused"),
+        ("000", "755", "refused", "refused", "created"),
+        ("644", "000", "refused", "refused", "refused"),
+    ],
+    ids=["read-only file", "read-only folder", "unreadable file", "closed folder"],
+)
+def test_permission_denied_is_an_error_before_anything_is_spent(
+    file_mode, folder_mode, charged, read, created
+):
+    folder = tempfile.mkdtemp()  # not in tmp_path, which other users may not enter
+    try:
+        path = os.path.join(folder, "budget.sqlite")
+        lines = run_script(AS_ORDINARY_USER, path, file_mode, folder_mode).splitlines()
+    finally:
+        shutil.rmtree(folder)
+    assert [line.split(":")[0] for line in lines] == [charged, read, created, "0.25"]
+
+
+# A full disk
+
+ON_A_LIMITED_DISK = """
+import resource, sys
+from dpq_sklearn._accounting import PrivacyLoss
+from dpq_sklearn._ledger import PrivacyLedger, charge
+from dpq_sklearn._ledger_file import LedgerError
+
+ledger = PrivacyLedger(sys.argv[1], eps=1000.0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+n_charged = 0
+try:
+    while True:
+        charge(ledger, PrivacyLoss(0.25, 0.0, 0.01), what="fit")
+        n_charged += 1
+except LedgerError as error:
+    assert sys.argv[1] in str(error), error
+assert len(ledger.records()) == n_charged, (len(ledger.records()), n_charged)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+charge(ledger, PrivacyLoss(0.25, 0.0, 0.01), what="fit")
+assert len(ledger.records()) == n_charged + 1
+print(n_charged)
+"""
+
+
+@needs_posix
+@pytest.mark.parametrize("most_bytes", [1, 4096, 14_000, 20_480])
+def test_file_that_may_not_grow_is_an_error_and_loses_nothing(path, most_bytes):
+    n_charged = int(run_script(ON_A_LIMITED_DISK, path, most_bytes))
+    assert n_charged == 0 if most_bytes <= 4096 else n_charged > 5
+
+
+ON_A_FULL_DISK = """
+import os, subprocess, sys
+from dpq_sklearn._accounting import PrivacyLoss
+from dpq_sklearn._ledger import PrivacyLedger, charge
+from dpq_sklearn._ledger_file import LedgerError
+
+folder = sys.argv[1]
+mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]
+if subprocess.run(mount, capture_output=True).returncode:
+    print("cannot mount")
+    sys.exit()
+path, filler = os.path.join(folder, "budget.sqlite"), os.path.join(folder, "filler")
+ledger = PrivacyLedger(path, eps=1000.0)
+n_charged = n_refused = 0
+for free_pages in [8, 7, 6, 5, 4, 3, 2, 1, 0] * 2:
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+        file.truncate(max(file.tell() - 4096 * free_pages, 0))
+    for _ in range(5):
+        try:
+            charge(ledger, PrivacyLoss(0.25, 0.0, 0.01), what="fit")
+            n_charged += 1
+        except LedgerError as error:
+            assert path in str(error), error
+            n_refused += 1
+        assert len(ledger.records()) == n_charged
+    try:
+        PrivacyLedger(path + "2", eps=1.0)
+        os.unlink(path + "2")
+    except LedgerError as error:
+        assert path in str(error), error
+    assert sorted(os.listdir(folder)) == ["budget.sqlite", "filler"], os.listdir(folder)
+    os.unlink(filler)
+charge(ledger, PrivacyLoss(0.25, 0.0, 0.01), what="fit")
+assert len(ledger.records()) == n_charged + 1
+print(n_charged, n_refused)
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare to mount a small disk")
+def test_full_disk_is_an_error_and_loses_nothing(tmp_path):
+    """On a small disk of its own, mounted where only the script sees it."""
+    options = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
+    if subprocess.run(["unshare", *options, "true"], capture_output=True).returncode:
+        pytest.skip("this system does not let us mount a small disk")
+    printed = run_script(ON_A_FULL_DISK, tmp_path, before=["unshare", *options])
+    if "cannot mount" in printed:
+        pytest.skip("this system does not let us mount a small disk")
+    n_charged, n_refused = map(int, printed.split())
+    assert n_charged > 5 and n_refused > 5
+
+
+# Damage
+
+
+def outcome_of_damage(path, original):
+    """Return whether damage was noticed. If not, everything must still be there, to the digit."""
+    try:
+        contents = _ledger_file.read(path)
+        assert contents == original
+        charge(path, LOSS, **FACTS)
+        after = _ledger_file.read(path)
+        assert after[:-1] == original[:-1]
+        assert after.rows[:-1] == original.rows and after.rows[-1][1:4] == (0.25, 0.0, 0.0078125)
+        return "harmless"
+    except LedgerError as error:
+        assert path in str(error)
+    with contextlib.suppress(LedgerError):  # noticed when written to: all is there or it is noticed
+        contents = _ledger_file.read(path)
+        assert contents.rows[: len(original.rows)] == original.rows
+    return "noticed"
+
+
+def damaged_copies(intact, n_copies, seed):
+    """Yield the bytes of a file with one damage each."""
+    rng = np.random.default_rng(seed)
+    starts = [page + offset for page in range(0, len(intact), 4096) for offset in range(12)]
+    positions = [*range(100), *starts, *rng.integers(len(intact), size=n_copies)]
+    for position in positions:
+        changed = bytearray(intact)
+        changed[position] ^= int(rng.integers(1, 256))
+        yield bytes(changed)
+
+
+def test_changed_bytes_anywhere_are_noticed_or_harmless(path, tmp_path):
+    make_ledger(path, 25)
+    original, intact = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    victim = str(tmp_path / "victim.sqlite")
+    counts = {"noticed": 0, "harmless": 0}
+    for damaged in damaged_copies(intact, 1200, seed=0):
+        pathlib.Path(victim).write_bytes(damaged)
+        counts[outcome_of_damage(victim, original)] += 1
+        remove(victim)
+    assert counts["noticed"] > 500
+
+
+def test_every_changed_byte_of_caps_and_records_is_noticed(path, tmp_path):
+    make_ledger(path, 5)
+    original, intact = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    victim = str(tmp_path / "victim.sqlite")
+    texts = [original.ledger_id, original.created, original.neighbours]
+    texts += [row.facts for row in original.rows]
+    for text in texts:
+        start = intact.index(text.encode())
+        for position in range(start, start + len(text), 7):
+            changed = bytearray(intact)
+            changed[position] ^= 1
+            pathlib.Path(victim).write_bytes(changed)
+            assert outcome_of_damage(victim, original) == "noticed"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE releases SET eps = 0.125 WHERE id = 3",
+        "UPDATE releases SET rho = 0 WHERE id = 5",
+        "UPDATE releases SET os_randomness = 0 WHERE id = 1",
+        "UPDATE releases SET eps = 'much'",
+        "UPDATE releases SET eps = NULL",
+        "UPDATE releases SET id = 9 WHERE id = 5",
+        "DELETE FROM releases WHERE id = 5",
+        "DELETE FROM releases WHERE id = 1",
+        "DELETE FROM releases",
+        "DELETE FROM head",
+        "INSERT INTO head SELECT * FROM head",
+        "UPDATE head SET eps = 1e9",
+        "UPDATE head SET eps = NULL",
+        "UPDATE head SET delta = 0.5",
+        "UPDATE head SET seal = ''",
+        "DROP TABLE releases",
+        "DROP TABLE head",
+        "ALTER TABLE releases ADD COLUMN more",
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA application_id = 0",
+    ],
+)
+def test_changed_contents_are_noticed(path, statement):
+    ledger = make_ledger(path, 5)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(statement).fetchall()
+    for attempt in (
+        ledger.spent,
+        lambda: PrivacyLedger(path),
+        lambda: charge(path, LOSS, what="x"),
+    ):
+        with pytest.raises(LedgerError) as caught:
+            attempt()
+        assert repr(path) in str(caught.value)
+
+
+def test_a_shortened_file_is_noticed(path, tmp_path):
+    make_ledger(path, 40)
+    original, intact = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    victim = str(tmp_path / "victim.sqlite")
+    for length in [*range(0, len(intact), 499), len(intact) - 1]:
+        pathlib.Path(victim).write_bytes(intact[:length])
+        assert outcome_of_damage(victim, original) == "noticed"
+        remove(victim)
+
+
+def test_blocks_of_zeros_are_noticed_or_harmless(path, tmp_path):
+    make_ledger(path, 40)
+    original, intact = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    victim = str(tmp_path / "victim.sqlite")
+    for start in range(0, len(intact), 512):
+        pathlib.Path(victim).write_bytes(intact[:start] + bytes(512) + intact[start + 512 :])
+        outcome_of_damage(victim, original)
+        remove(victim)
+
+
+def test_pages_of_two_moments_mixed_are_noticed(path, tmp_path):
+    """What a crash in the middle of a write leaves if somebody deletes the journal."""
+    make_ledger(path, 30)
+    earlier, old = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    charge(path, LOSS, **FACTS)
+    later, new = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    assert len(old) == len(new)
+    victim = str(tmp_path / "victim.sqlite")
+    pages, n_whole = range(0, len(old), 4096), 0
+    for from_new in itertools.product([False, True], repeat=len(pages)):
+        mixed = b"".join(
+            (new if is_new else old)[page : page + 4096]
+            for page, is_new in zip(pages, from_new, strict=True)
+        )
+        pathlib.Path(victim).write_bytes(mixed)
+        try:
+            contents = _ledger_file.read(victim)
+        except LedgerError:
+            continue
+        assert contents in (earlier, later)
+        n_whole += 1
+    assert 0 < n_whole < 2 ** len(pages)
