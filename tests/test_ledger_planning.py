@@ -1,0 +1,293 @@
+"""Plans are right: what a search is forecast to cost is what the ledger holds after it."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import loguniform, uniform
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import BaggingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    LeaveOneOut,
+    RandomizedSearchCV,
+    RepeatedKFold,
+    cross_validate,
+)
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
+from sklearn.preprocessing import StandardScaler
+
+from dpq_sklearn._accounting import PrivacyLoss
+from dpq_sklearn._ledger import BudgetExceededError, PrivacyLedger, charge
+from dpq_sklearn._planning import plan_search
+
+
+class Binner(TransformerMixin, BaseEstimator):
+    """The least that a private transformer is to a plan and to a ledger."""
+
+    def __init__(self, eps=0.25, ledger=None):
+        self.eps = eps
+        self.ledger = ledger
+
+    def _planned_loss(self, n_features=None):
+        return PrivacyLoss(self.eps, 0.0, self.eps**2 / (8 * (n_features or 1)))
+
+    def fit(self, X, y=None):
+        loss = self._planned_loss(n_features=np.shape(X)[1])
+        charge(self.ledger, loss, what="Binner.fit", columns=np.shape(X)[1])
+        self.n_features_in_ = np.shape(X)[1]
+        return self
+
+    def transform(self, X):
+        return np.sign(X)
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(60, 3))
+    return X, (X[:, 0] + rng.normal(size=60) > 0).astype(int)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "budget.sqlite", eps=1000.0)
+
+
+def classifier(**parameters):
+    return make_pipeline(Binner(**parameters), LogisticRegression())
+
+
+# Counting
+
+
+@pytest.mark.parametrize(
+    ("estimator", "n_fits"),
+    [
+        (Binner(), 1),
+        (classifier(), 1),
+        (LogisticRegression(), 0),
+        (make_pipeline(StandardScaler(), LogisticRegression()), 0),
+        (make_pipeline("passthrough", None, Binner()), 1),
+        (make_pipeline(Binner(), Binner(), LogisticRegression()), 2),
+        (make_pipeline(FrozenEstimator(Binner()), LogisticRegression()), 0),
+        (FrozenEstimator(classifier()), 0),
+        (make_union(Binner(), Binner(), StandardScaler()), 2),
+        (FeatureUnion([("a", Binner()), ("b", "drop"), ("c", "passthrough")]), 1),
+        (ColumnTransformer([("a", Binner(), [0, 1]), ("b", "drop", [2])], remainder=Binner()), 2),
+        (ColumnTransformer([("a", Binner(), []), ("b", Binner(), [False, True, False])]), 1),
+        (TransformedTargetRegressor(LinearRegression(), transformer=Binner()), 1),
+        (make_pipeline(make_union(make_pipeline(Binner()), Binner()), LogisticRegression()), 2),
+        (BaggingClassifier(make_pipeline(FrozenEstimator(Binner()), LogisticRegression())), 0),
+    ],
+)
+def test_one_fit_counts_every_private_part_once(estimator, n_fits):
+    plan = plan_search(estimator)
+    assert plan.n_fits == n_fits
+    assert plan.total.eps == plan.least.eps == 0.25 * n_fits
+    assert plan.reasons == ()
+
+
+@pytest.mark.parametrize("cv", [5, KFold(5), RepeatedKFold(n_splits=5, n_repeats=1), [(0, 1)] * 5])
+def test_cross_validation_fits_once_a_fold(cv):
+    assert plan_search(classifier(), cv=cv).n_fits == 5
+
+
+def test_26_fits_of_a_search_over_5_values_with_5_folds():
+    plan = plan_search(GridSearchCV(classifier(), {"binner__eps": [1, 2, 3, 4, 5]}, cv=5))
+    assert plan.n_fits == 26
+    assert plan.total.eps == 5 * 15 + 5
+    assert plan.least.eps == 5 * 15 + 1
+    assert "at most 26 private fits" in str(plan) and "dearest" in str(plan)
+
+
+def test_default_folds_are_five_and_the_refit_may_be_off():
+    grid = {"logisticregression__C": [0.1, 1.0]}
+    assert plan_search(GridSearchCV(classifier(), grid)).n_fits == 11
+    assert plan_search(GridSearchCV(classifier(), grid, refit=False)).n_fits == 10
+    assert plan_search(GridSearchCV(classifier(), grid, refit="accuracy", cv=3)).n_fits == 7
+    assert "11 private fits that cost eps=2.75" in str(
+        plan_search(GridSearchCV(classifier(), grid))
+    )
+
+
+def test_search_within_a_cross_validation_and_within_a_pipeline():
+    search = GridSearchCV(classifier(), {"logisticregression__C": [0.1, 1.0]}, cv=2)
+    assert plan_search(search, cv=3).n_fits == 3 * 5
+    assert plan_search(make_pipeline(Binner(), search)).n_fits == 1 + 5
+    outer = GridSearchCV(make_pipeline(Binner(), search), {"binner__eps": [0.5, 1.0]}, cv=2)
+    assert plan_search(outer).n_fits == 5 * 6
+
+
+def test_searching_after_a_frozen_transformer_costs_nothing(data, ledger):
+    X, y = data
+    frozen = FrozenEstimator(Binner(ledger=ledger).fit(X))
+    pipeline = make_pipeline(frozen, LogisticRegression())
+    search = GridSearchCV(pipeline, {"logisticregression__C": [0.1, 1.0, 10.0]})
+    assert plan_search(search).n_fits == 0
+    search.fit(X, y)
+    assert len(ledger.records()) == 1
+
+
+def test_candidates_may_replace_a_step():
+    grid = {"binner": ["passthrough", Binner(0.5), FrozenEstimator(Binner(7.0)), Binner(1.0)]}
+    plan = plan_search(GridSearchCV(classifier(), grid, cv=2))
+    assert plan.n_fits == 2 * 2 + 1
+    assert (plan.total.eps, plan.least.eps) == (4.0, 3.0)
+
+
+def test_number_of_features_reaches_the_transformer():
+    assert plan_search(classifier(), n_features=4).total.rho == 0.25**2 / 32
+    columns = ColumnTransformer([("a", Binner(), [0, 2]), ("b", Binner(), "x")])
+    assert plan_search(columns, n_features=4).total.rho == 0.25**2 / 16 + 0.25**2 / 8
+    unknown = ColumnTransformer([("a", Binner(), slice(0, 2)), ("b", Binner(), lambda X: [0])])
+    assert plan_search(unknown, n_features=4).total.rho == 0.25**2 / 4
+
+
+def test_cached_pipeline_is_an_upper_bound(tmp_path):
+    pipeline = Pipeline([("bin", Binner()), ("fit", LogisticRegression())], memory=str(tmp_path))
+    plan = plan_search(GridSearchCV(pipeline, {"fit__C": [0.1, 1.0]}))
+    assert (plan.n_fits, plan.total.eps, plan.least.eps) == (11, 2.75, 0.0)
+    assert any("memory" in reason for reason in plan.reasons)
+
+
+# Random searches
+
+
+def test_random_search_with_a_seed_is_forecast_exactly(data, ledger):
+    search = RandomizedSearchCV(
+        classifier(ledger=ledger),
+        {"binner__eps": uniform(0.1, 1.0), "logisticregression__C": loguniform(0.1, 10)},
+        n_iter=4,
+        cv=3,
+        random_state=7,
+        refit=False,
+    )
+    plan = plan_search(search)
+    search.fit(*data)
+    assert plan.n_fits == len(ledger.records()) == 12
+    assert ledger.spent().eps == plan.total.eps == plan.least.eps
+
+
+def test_random_search_with_a_generator_leaves_it_as_it_was():
+    generator = np.random.RandomState(3)
+    distributions = {"binner__eps": uniform(0.1, 1.0)}
+    search = RandomizedSearchCV(classifier(), distributions, n_iter=3, random_state=generator)
+    assert plan_search(search) == plan_search(search)
+
+
+def test_random_search_without_a_seed_is_planned_if_its_draws_do_not_change_the_cost():
+    downstream = {"logisticregression__C": loguniform(0.1, 10)}
+    assert plan_search(RandomizedSearchCV(classifier(), downstream, n_iter=4)).n_fits == 21
+    for distributions in (
+        {"binner__eps": uniform(0.1, 1.0)},
+        {"binner": ["passthrough", StandardScaler()]},
+        [{"logisticregression__C": [1.0]}, {"logisticregression": [Binner()]}],
+    ):
+        with pytest.raises(ValueError, match="random_state of RandomizedSearchCV must be an int"):
+            plan_search(RandomizedSearchCV(classifier(), distributions, n_iter=1))
+
+
+# What cannot be planned
+
+
+def test_what_refits_an_unknown_number_of_times_is_refused():
+    with pytest.raises(ValueError, match="how often BaggingClassifier fits"):
+        plan_search(BaggingClassifier(classifier()))
+    with pytest.raises(ValueError, match="how often BaggingClassifier fits"):
+        plan_search(make_pipeline(StandardScaler(), BaggingClassifier(classifier())), cv=5)
+
+
+@pytest.mark.parametrize("cv", [LeaveOneOut(), iter([(0, 1)]), "five", 1])
+def test_folds_that_are_not_known_without_data_are_refused(cv):
+    with pytest.raises(ValueError, match="cv must"):
+        plan_search(classifier(), cv=cv)
+    with pytest.raises(ValueError, match="cv must"):
+        plan_search(GridSearchCV(classifier(), {"binner__eps": [1]}, cv=cv))
+
+
+@pytest.mark.parametrize("thing", [None, 5, "pipeline", Binner, [Binner()]])
+def test_what_is_no_estimator_is_refused(thing):
+    with pytest.raises(ValueError, match="plan_search takes"):
+        plan_search(thing)
+
+
+def test_planning_neither_fits_nor_spends_nor_changes_the_search(ledger):
+    search = GridSearchCV(classifier(ledger=ledger), {"binner__eps": [0.5, 1.0]})
+    before = repr(search)
+    plan_search(search, cv=3)
+    assert repr(search) == before
+    assert ledger.records() == []
+
+
+# The ledger keeps count where copies are made
+
+
+@pytest.mark.parametrize("as_path", [True, False], ids=["path", "object"])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_every_fit_of_a_search_is_recorded_with_its_own_eps(data, ledger, n_jobs, as_path):
+    estimator = classifier(ledger=ledger.path if as_path else ledger)
+    epsilons = [0.5, 1.0, 1.5, 2.0, 2.5]
+    search = GridSearchCV(estimator, {"binner__eps": epsilons}, cv=5, n_jobs=n_jobs)
+    plan = plan_search(search, n_features=3)
+    search.fit(*data)
+    best = search.best_params_["binner__eps"]
+    recorded = sorted(record.eps for record in ledger.records())
+    assert recorded == sorted(epsilons * 5 + [best])
+    assert len(recorded) == plan.n_fits == 26
+    assert plan.least.eps <= ledger.spent().eps <= plan.total.eps
+    assert ledger.spent().eps == plan.least.eps - min(epsilons) + best
+
+
+def test_search_downstream_costs_what_was_forecast(data, ledger):
+    search = GridSearchCV(classifier(ledger=ledger), {"logisticregression__C": [0.1, 1.0]})
+    plan = plan_search(search, n_features=3)
+    assert ledger.check(plan.total)
+    search.fit(*data)
+    assert plan.total == plan.least
+    assert (ledger.spent().eps, ledger.spent().rho) == (plan.total.eps, plan.total.rho)
+
+
+def test_search_stops_spending_when_the_budget_is_empty(data, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "small.sqlite", eps=2.0)
+    search = GridSearchCV(classifier(ledger=ledger), {"binner__eps": [0.5]}, error_score="raise")
+    assert not ledger.check(plan_search(search).total)
+    with pytest.raises(BudgetExceededError):
+        search.fit(*data)
+    assert ledger.spent().eps == 2.0
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_refusal_reaches_the_caller_from_worker_processes(data, tmp_path, n_jobs):
+    ledger = PrivacyLedger(tmp_path / "small.sqlite", eps=2.0)
+    with pytest.raises(BudgetExceededError, match="is left"):
+        cross_validate(
+            classifier(eps=0.5, ledger=ledger), *data, error_score="raise", n_jobs=n_jobs
+        )
+    assert ledger.spent().eps == 2.0
+
+
+def test_clones_charge_the_same_ledger(data, ledger):
+    for as_parameter in (ledger, ledger.path):
+        estimator = clone(classifier(ledger=as_parameter))
+        assert estimator[0].ledger == as_parameter
+        estimator.fit(*data)
+    assert len(ledger.records()) == 2
+
+
+def test_cached_pipeline_charges_only_what_it_fits(data, ledger, tmp_path):
+    pipeline = Pipeline(
+        [("bin", Binner(ledger=ledger)), ("fit", LogisticRegression())],
+        memory=str(tmp_path / "cache"),
+    )
+    search = GridSearchCV(pipeline, {"fit__C": [0.1, 1.0, 10.0]}, cv=3)
+    plan = plan_search(search)
+    search.fit(*data)
+    assert len(ledger.records()) == 4 < plan.n_fits == 10  # one a fold, and one for the refit
+
+
+def test_infinite_costs_add_up_to_infinity():
+    assert plan_search(Binner(eps=math.inf), cv=3).total.eps == math.inf
