@@ -10,13 +10,23 @@ from numbers import Integral
 import numpy as np
 
 from dpq_sklearn._accounting import PrivacyLoss, budgets_for, compose, feature_shares
+from dpq_sklearn._agg_tree import AggregateTree
 from dpq_sklearn._aq import ApproximateQuantiles
+from dpq_sklearn._auto import AutomaticChoice
 from dpq_sklearn._columns import as_float_column
 from dpq_sklearn._grid import make_grid, shortest_decimals
+from dpq_sklearn._ind_exp import IndependentExponential
+from dpq_sklearn._joint_exp import JointExponential
 from dpq_sklearn._random import make_randomness
 from dpq_sklearn._ranks import SortedColumn
 
-MECHANISMS = {"aq": ApproximateQuantiles()}
+MECHANISMS = {
+    "aq": ApproximateQuantiles(),
+    "joint_exp": JointExponential(),
+    "ind_exp": IndependentExponential(),
+    "agg_tree": AggregateTree(),
+    "auto": AutomaticChoice(),
+}
 
 
 @dataclass(frozen=True)
@@ -38,19 +48,30 @@ def plan_release(quantiles, *, eps, delta, rho, bounds, mechanism="aq", weights=
     """
     engine = checked_mechanism(mechanism)
     shares = feature_shares(len(quantiles), weights)
-    options = [
-        tuple(budget.part(share) for share in shares) for budget in budgets_for(eps, delta, rho)
-    ]
-    budgets = max(options, key=lambda option: min(map(engine.least_eps, quantiles, option)))
+    options = budget_options(engine, quantiles, shares, eps, delta, rho)
+    budgets, delta_spent = max(
+        options, key=lambda option: min(map(engine.least_eps, quantiles, option[0]))
+    )
     costs = [engine.cost(q, budget) for q, budget in zip(quantiles, budgets, strict=True)]
-    is_pure = budgets[0].unit == "eps"
     total = compose(PrivacyLoss(eps=cost["eps"], delta=0.0, rho=cost["rho"]) for cost in costs)
     if eps is not None:  # the parts add up to what was asked for, or less
-        total = replace(total, eps=float(eps), delta=0.0 if is_pure else float(delta))
+        total = replace(total, eps=float(eps), delta=delta_spent)
     if rho is not None:
         total = replace(total, rho=float(rho))
     grids = tuple(make_grid(pair) for pair in bounds)
     return ReleasePlan(engine, tuple(quantiles), grids, budgets, total)
+
+
+def budget_options(engine, quantiles, shares, eps, delta, rho):
+    """Return (the budget of each column, the delta they cost) for each kind of accounting."""
+    options = [
+        (tuple(budget.part(share) for share in shares), float(delta * (budget.unit == "rho")))
+        for budget in budgets_for(eps, delta, rho)
+    ]
+    if delta > 0 and hasattr(engine, "composed_budgets"):
+        composed = engine.composed_budgets(quantiles, shares, float(eps), float(delta))
+        options += [(composed, float(delta))] if composed else []
+    return options
 
 
 def release_cells(plan, ranks_of_columns, randomness):
@@ -108,8 +129,10 @@ def dp_quantiles(
     bounds : None or (low, high), default=None
         Public bounds that the numbers are clipped to. None needs no knowledge of the data and
         reads none from them. Never take bounds from the data themselves.
-    mechanism : str, default="aq"
-        The mechanism, "aq" for ApproximateQuantiles.
+    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
+        "aq" is ApproximateQuantiles. "joint_exp" draws all quantiles at once and is somewhat more
+        accurate for a few small numbers of quantiles, "auto" uses it where that is so. "ind_exp"
+        (every quantile on its own) and "agg_tree" (noisy counts) are there for comparison.
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
         who knows the seed can undo the noise.
@@ -131,6 +154,7 @@ def dp_quantiles(
     References
     ----------
     Kaplan, Schnapp, Stemmer (2021), Differentially Private Approximate Quantiles.
+    Gillenwater, Joseph, Kulesza (2021), Differentially Private Quantiles.
 
     Examples
     --------
