@@ -1,7 +1,8 @@
 """The exponential mechanism at one node: its segments, their weights, one draw.
 
-A node asks for the position p in ``[lo, hi]`` whose rank F(p) is nearest to a target. The
-mechanism draws p with probability proportional to ``exp(-eta * min(|F(p) - target|, reach))``.
+A node asks for the position p in ``[lo, hi]`` whose ranks are nearest to a target. A position
+stands for the ranks from its lower to its upper edge, an interval I(p) around F(p), and the
+mechanism draws p with probability proportional to ``exp(-eta * min(dist(target, I(p)), reach))``.
 F is piecewise linear, so the positions fall into a few *segments* whose weights are geometric
 sequences; one segment is chosen by a race, then a position inside it. Weights are pure
 functions of the ranks, the draw is the only place that uses randomness, and every outcome's
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpq_sklearn._random import LN2
-from dpq_sklearn._ranks import rank_units
+from dpq_sklearn._ranks import rank_span
 
 # No weight is less than 2^-96 of the best: scores are clipped there.
 REACH_BITS = 96
@@ -35,7 +36,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Score:
-    """``eta * min(|F - target|, reach)``, the negative logarithm of a position's weight.
+    """``eta * min(dist(target, I), reach)``, the negative logarithm of a position's weight.
 
     All ranks are in units. The target ``lo + q (hi - lo)`` is exact, a whole number and a
     remainder in [0, 1): a rounded one would move by a rounding error even for records of no
@@ -59,9 +60,13 @@ class Score:
         """Return the distance, a whole number of units, at which weights are 2^-bits."""
         return int(min(np.ceil(bits * LN2 / self.eta), 2.0**61))
 
-    def distance(self, units):
+    def beyond(self, units):
         """Return how far a rank lies beyond the target; negative if before it."""
         return (units - self.target) - self.remainder
+
+    def distance(self, low, high):
+        """Return how far the target is from the ranks between `low` and `high`."""
+        return max(self.beyond(low), -self.beyond(high), 0.0)
 
 
 @dataclass(frozen=True)
@@ -104,13 +109,13 @@ def draw(ranks, node, eps, randomness, near_bits=NEAR_BITS):
     That of `node_segments`, which gives the weights w.
     """
     position = draw_position(node_segments(ranks, node, eps, near_bits), randomness)
-    units = rank_units(ranks, position)
+    low, high = rank_span(ranks, position)
     score = Score.at(node, eps, ranks.grid)
-    beyond = min(abs(score.distance(units)), score.reach()) - score.reach(near_bits)
-    if beyond <= 0 or randomness.uniforms(1)[0] < np.exp(-score.eta * beyond):
-        return position, units
-    position = draw_position(node_segments(ranks, node, eps), randomness)
-    return position, rank_units(ranks, position)
+    excess = min(score.distance(low, high), score.reach()) - score.reach(near_bits)
+    if excess > 0 and randomness.uniforms(1)[0] >= np.exp(-score.eta * excess):
+        position = draw_position(node_segments(ranks, node, eps), randomness)
+        low, high = rank_span(ranks, position)
+    return position, (low + high) // 2
 
 
 def node_segments(ranks, node, eps, bits=REACH_BITS):
@@ -118,11 +123,12 @@ def node_segments(ranks, node, eps, bits=REACH_BITS):
 
     Privacy
     -------
-    Neighbours differ in one record. Its ramp g in [0, 1] is added to F; with
-    ``w = g(hi) - g(lo)``, F(p) - target changes by something in [-q w, (1 - q) w]. So the score
-    has sensitivity ``w * max(q, 1 - q)``, also when clipped, and with
-    ``eta = eps / (2 max(q, 1 - q))`` the draw costs this record ``w * eps`` (McSherry, Talwar
-    2007), and is w * eps bounded-range (Durfee, Rogers 2019).
+    Neighbours differ in one record. Its ramp g in [0, 1] is added to all ranks; with
+    ``w = g(hi) - g(lo)``, a rank of the node less the target changes by something in
+    [-q w, (1 - q) w]. The score is a maximum of such differences (the ends of I(p) may be taken
+    inside the node, where the target is), so it has sensitivity ``w * max(q, 1 - q)``, also when
+    clipped, and with ``eta = eps / (2 max(q, 1 - q))`` the draw costs this record ``w * eps``
+    (McSherry, Talwar 2007), and is w * eps bounded-range (Durfee, Rogers 2019).
     """
     score = Score.at(node, eps, ranks.grid)
     reach = score.reach(bits)
@@ -132,20 +138,18 @@ def node_segments(ranks, node, eps, bits=REACH_BITS):
     last = min(-((-score.target - reach - 1) // units), -(-node.hi_units // units))
     cells, below = ranks.occupied(first, max(first, last))
 
-    run_distances = score.distance(units * below)
-    groups = [_empty_runs(node, cells, run_distances, ranks.grid.positions_per_cell)]
+    run_beyond = score.beyond(units * below)
+    groups = [_empty_runs(node, cells, run_beyond, ranks.grid.positions_per_cell)]
     if cells.size:
-        # F is an integer: at least the target from here on, and within reach of it from there.
-        at_target = score.target + (score.remainder > 0)
-        turns = (at_target - reach, at_target, at_target + reach)
+        turns = (score.target - reach, score.target, score.target + reach)
         turning_cells = [
             int(np.searchsorted(below[1:-1], turn // units, side="right")) for turn in turns
         ]
-        whole = _whole_cells(cells, below, run_distances, turning_cells[1], ranks.grid)
+        whole = _whole_cells(cells, below, run_beyond, turning_cells[1], ranks.grid)
         cut = sorted({0, cells.size - 1, *turning_cells})
         whole[1][cut] = 0
         groups.append(whole)
-        groups.append(_parts_of_cells(cut, cells, below, turns, node, score, ranks.grid))
+        groups.append(_parts_of_cells(cut, cells, below, reach, node, score, ranks.grid))
     start, length, nearest, step, forward = (
         np.concatenate(fields) for fields in zip(*groups, strict=True)
     )
@@ -154,8 +158,8 @@ def node_segments(ranks, node, eps, bits=REACH_BITS):
     return Segments(start, length, score.eta * nearest, score.eta * step, forward)
 
 
-def _empty_runs(node, cells, distances, positions_per_cell):
-    """Return the runs between occupied cells: start, length, nearest, step of F, forward."""
+def _empty_runs(node, cells, beyond, positions_per_cell):
+    """Return the runs between occupied cells: start, length, nearest, step of ranks, forward."""
     start = np.empty(cells.size + 1, dtype=np.int64)
     end = np.empty_like(start)
     start[0], end[-1] = node.lo, node.hi + 1
@@ -165,40 +169,45 @@ def _empty_runs(node, cells, distances, positions_per_cell):
         end[0] = max(end[0], node.lo)
         start[-1] = min(start[-1], node.hi + 1)
     flat = np.zeros_like(start)
-    return start, end - start, np.abs(distances), flat, flat == 0
+    return start, end - start, np.abs(beyond), flat, flat == 0
 
 
-def _whole_cells(cells, below, run_distances, target_cell, grid):
+def _whole_cells(cells, below, run_beyond, target_cell, grid):
     """Return the occupied cells in the same way, all of them whole; the target's is to be cut."""
-    counts = np.diff(below)
-    nearest = np.empty(cells.size)
-    before, after = slice(0, target_cell), slice(target_cell + 1, None)
-    nearest[before] = counts[before] - run_distances[1:][before]
-    nearest[after] = counts[after] + run_distances[:-1][after]
-    nearest[target_cell] = 0
+    nearest = np.zeros(cells.size)
+    nearest[:target_cell] = -run_beyond[1 : target_cell + 1]
+    nearest[target_cell + 1 :] = run_beyond[target_cell + 1 : -1]
     length = np.full(cells.size, grid.positions_per_cell)
     forward = np.arange(cells.size) > target_cell
-    return cells * grid.positions_per_cell, length, nearest, 2 * counts, forward
+    return cells * grid.positions_per_cell, length, nearest, 2 * np.diff(below), forward
 
 
-def _parts_of_cells(cut, cells, below, turns, node, score, grid):
-    """Return the parts of the cells that the node's ends or the `turns` of the score cut."""
+def _parts_of_cells(cut, cells, below, reach, node, score, grid):
+    """Return the parts of the cells that the node's ends or the turns of the score cut.
+
+    The score turns where ranks come within reach, before and after the position that holds the
+    target, and where ranks get out of reach.
+    """
+    past = score.target + (score.remainder > 0)  # the first whole number not before the target
     parts = []
     for index in cut:
         start = int(cells[index]) * grid.positions_per_cell
-        count = int(below[index + 1] - below[index])
-        rank = 2 * grid.positions_per_cell * int(below[index]) + count  # F at the cell's start
-        # The first position at which F reaches each turn, and the two ends, inside the node.
-        subs = [-((rank - turn) // (2 * count)) for turn in turns]
-        subs = [0, *(min(max(sub, 0), grid.positions_per_cell) for sub in subs)]
+        step = 2 * int(below[index + 1] - below[index])
+        rank = 2 * grid.positions_per_cell * int(below[index])  # at the lower edge of the cell
+        turns = (
+            (score.target - reach - rank) // step,
+            (score.target - rank) // step,
+            -((rank - past) // step),
+            -((rank - past - reach) // step),
+        )
+        subs = (0, *(min(max(turn, 0), grid.positions_per_cell) for turn in turns))
         points = [min(max(start + sub, node.lo), node.hi + 1) for sub in subs]
         points.append(min(start + grid.positions_per_cell, node.hi + 1))
         for here, there in itertools.pairwise(points):
             if here < there:
-                at_here = score.distance(rank + 2 * count * (here - start))
-                at_last = score.distance(rank + 2 * count * (there - 1 - start))
-                nearest = at_here if at_here >= 0 else -at_last
-                parts.append((here, there - here, nearest, 2 * count, at_here >= 0))
+                low, high = rank + step * (here - start), rank + step * (there - start)
+                nearest = score.distance(low, high)
+                parts.append((here, there - here, nearest, step, score.beyond(low) >= 0))
     dtype = np.dtype("i8, i8, f8, i8, ?")
     return [np.array(parts, dtype=dtype)[field] for field in dtype.names]
 

@@ -52,6 +52,10 @@ class UnboundedGrid:
         heights += self.n_cells // 2
         return heights
 
+    def contain(self, cells, values):
+        """Return whether each value lies in its cell, not clipped to it."""
+        return (self.cells_of(values) == cells) & (np.abs(values) <= LARGEST)
+
     def lower_edges(self, cells):
         """Return the lower end of each cell as a float."""
         heights = (np.asarray(cells) - self.n_cells // 2) * self._steps_per_cell
@@ -86,6 +90,10 @@ class BoundedGrid:
         shares /= self.high - self.low
         shares *= self.n_cells
         return np.minimum(shares.astype(np.int64), self.n_cells - 1)
+
+    def contain(self, cells, values):
+        """Return whether each value lies in its cell, not clipped to it."""
+        return (self.cells_of(values) == cells) & (self.low <= values) & (values <= self.high)
 
     def lower_edges(self, cells):
         """Return the lower end of each cell as a float."""
@@ -129,19 +137,18 @@ def shortest_decimals(grid, cells):
     """
     cells = np.asarray(cells, dtype=np.int64)
     middles = grid.middles(cells)
-    chosen = np.where(grid.cells_of(np.zeros(cells.shape)) == cells, 0.0, middles)
     # A number of d digits in the cell, if there is one, is the middle rounded to d digits; and
     # d + 1 digits can say what d digits can. So the fewest digits are found by bisection.
     fewest = np.ones(cells.shape, dtype=int)
     most = np.full(cells.shape, 17)
     while np.any(fewest < most):
         digits = (fewest + most) // 2
-        inside = grid.cells_of(_rounded(middles, digits)) == cells
+        inside = grid.contain(cells, _rounded(middles, digits))
         most = np.where(inside, digits, most)
-        fewest = np.where(inside, fewest, np.minimum(digits + 1, most))
+        fewest = np.where(inside, fewest, digits + 1)
     rounded = _rounded(middles, most)
-    usable = (grid.cells_of(rounded) == cells) & (chosen != 0.0)
-    return np.where(usable, rounded, chosen)
+    values = np.where(grid.contain(cells, rounded), rounded, middles)
+    return np.where(grid.contain(cells, np.zeros(cells.shape)), 0.0, values)
 
 
 def _rounded(values, digits):

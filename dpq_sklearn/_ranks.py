@@ -81,9 +81,15 @@ class CellCounts:
         return self._cells[begin:end], self._below[begin : end + 1]
 
 
-def rank_units(ranks, position):
-    """Return F at one position, in units, as an int."""
+def rank_span(ranks, position):
+    """Return the ranks at the two edges of one position, in units, as ints."""
     positions_per_cell = ranks.grid.positions_per_cell
     cell, sub = divmod(int(position), positions_per_cell)
     before, after = (int(count) for count in ranks.counts_below(np.array([cell, cell + 1])))
-    return 2 * positions_per_cell * before + (after - before) * (2 * sub + 1)
+    low = 2 * positions_per_cell * before + 2 * (after - before) * sub
+    return low, low + 2 * (after - before)
+
+
+def rank_units(ranks, position):
+    """Return F at one position, in units, as an int."""
+    return sum(rank_span(ranks, position)) // 2

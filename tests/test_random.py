@@ -1,0 +1,93 @@
+"""Randomness: exact distributions from driven words, and never numpy's global generator."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from dpq_sklearn._random import (
+    Randomness,
+    SeededRandomness,
+    SystemRandomness,
+    make_randomness,
+)
+
+
+class ScriptedRandomness(Randomness):
+    """Hands out given words, in order."""
+
+    def __init__(self, words):
+        self._words = [int(word) for word in words]
+
+    def words(self, n):
+        taken, self._words = self._words[:n], self._words[n:]
+        assert len(taken) == n
+        return np.array(taken, dtype=np.uint64)
+
+
+def test_geometric_counts_the_tails_of_a_word():
+    words = [0b1, 0b10, 0b1000, 2**63]
+    assert ScriptedRandomness(words).geometric(4).tolist() == [0, 1, 3, 63]
+
+
+def test_geometric_goes_on_in_a_new_word_after_64_tails():
+    assert ScriptedRandomness([0, 0b1, 0, 0b100]).geometric(2).tolist() == [64 + 64 + 2, 0]
+
+
+def test_uniform_is_a_mantissa_times_a_geometric_power():
+    half_way = 2**63  # mantissa 1.5
+    assert ScriptedRandomness([half_way, 0b1]).uniforms(1)[0] == 0.75
+    assert ScriptedRandomness([half_way, 2**60]).uniforms(1)[0] == 1.5 * 2.0**-61
+    assert ScriptedRandomness([2**64 - 1, 0b1]).uniforms(1)[0] < 1.0
+
+
+@pytest.mark.parametrize("p", [0.5, 0.3, 2.0**-40, 0.7 * 2.0**-60, 1 - 2.0**-53])
+def test_chance_of_a_uniform_below_p_is_exactly_p(p):
+    """Sum over all exponents, and count the mantissas below p in each by bisection."""
+    chance = 0.0
+    for exponent in range(80):
+        low, high = 0, 2**52
+        while low < high:
+            middle = (low + high) // 2
+            word = ScriptedRandomness([middle << 12, 1 << min(exponent, 63)])
+            if exponent >= 64:
+                word = ScriptedRandomness([middle << 12, 0, 1 << (exponent - 64)])
+            if word.uniforms(1)[0] < p:
+                low = middle + 1
+            else:
+                high = middle
+        chance += low * 2.0**-52 * 2.0 ** -(exponent + 1)
+    assert chance == pytest.approx(p, rel=1e-15)
+
+
+def test_exponentials_are_exponential_and_precise_near_zero():
+    draws = SeededRandomness(np.random.SeedSequence(0)).exponentials(50_000)
+    assert kstest(draws, "expon").pvalue > 1e-3
+    # words: no whole ln 2, mantissa 1.5, exponent -61: a tiny value with all its digits
+    tiny = ScriptedRandomness([0b1, 2**63, 2**60]).exponentials(1)[0]
+    assert tiny == pytest.approx(1.5 * 2.0**-61 / 2, rel=1e-15)
+
+
+def test_system_words_are_never_the_same():
+    first, second = (SystemRandomness().words(1000) for _ in range(2))
+    assert len(set(first.tolist()) | set(second.tolist())) == 2000
+    stream = SystemRandomness()
+    assert len({word for _ in range(50) for word in stream.words(100).tolist()}) == 5000
+
+
+def test_seeds_repeat_and_random_states_move_on():
+    assert np.array_equal(make_randomness(3).words(5), make_randomness(3).words(5))
+    state = np.random.RandomState(3)
+    assert not np.array_equal(make_randomness(state).words(5), make_randomness(state).words(5))
+    assert make_randomness(None).from_os and not make_randomness(3).from_os
+
+
+def test_spawned_streams_differ():
+    for randomness in (make_randomness(0), make_randomness(None)):
+        words = [tuple(child.words(4).tolist()) for child in randomness.spawn(20)]
+        assert len(set(words)) == 20
+
+
+@pytest.mark.parametrize("random_state", [-1, 1.5, "0", True, np.random.default_rng(0)])
+def test_other_random_states_raise(random_state):
+    with pytest.raises(ValueError, match="random_state must be"):
+        make_randomness(random_state)
