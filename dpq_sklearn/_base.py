@@ -2,17 +2,18 @@
 
 from dataclasses import replace
 from numbers import Integral, Real
+from os import PathLike
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from dpq_sklearn._accounting import budgets_for, checked_positive
 from dpq_sklearn._columns import as_float_matrix, fresh_columns
-from dpq_sklearn._compat import Interval, StrOptions
+from dpq_sklearn._compat import HasMethods, Interval, StrOptions
 from dpq_sklearn._grid import checked_bounds
-from dpq_sklearn._quantiles import MECHANISMS, plan_release, release_values
+from dpq_sklearn._quantiles import MECHANISMS, charge_ledger, plan_release, release_values
 from dpq_sklearn._random import make_randomness
 
 
@@ -27,6 +28,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         "feature_weights": ["array-like", None],
         "mechanism": [StrOptions(set(MECHANISMS))],
         "random_state": ["random_state"],
+        "ledger": [PathLike, str, HasMethods(["spent", "remaining"]), None],
     }
 
     _doc_link_module = "dpq_sklearn"
@@ -51,9 +53,29 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         X = self._validated(X, reset=True)
         plan = self._plan(X.shape[1], getattr(self, "feature_names_in_", None))
         randomness = make_randomness(self.random_state)
+        loss = replace(plan.loss, os_randomness=randomness.from_os)
+        charge_ledger(
+            self.ledger,
+            loss,
+            what=f"{type(self).__name__}.fit",
+            columns=getattr(self, "feature_names_in_", X.shape[1]),
+            detail=self._detail(),
+        )
         released = release_values(plan, fresh_columns(X), randomness)
-        self.privacy_ = replace(plan.loss, os_randomness=randomness.from_os)
+        self.privacy_ = loss
         return released
+
+    def _detail(self):
+        """Return in words what a fit releases a feature, for the ledger."""
+        raise NotImplementedError
+
+    def _planned_loss(self, n_features=None):
+        """Return what a fit will cost, without data."""
+        if n_features is None:
+            lists = (getattr(self, "n_bins", None), self.feature_weights)
+            n_features = next((len(some) for some in lists if hasattr(some, "__len__")), 1)
+        unbounded = clone(self).set_params(bounds=None)
+        return unbounded._plan(n_features).loss
 
     def _plan(self, n_features, feature_names=None):
         return plan_release(

@@ -52,6 +52,9 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
         who knows the seed can undo the noise.
+    ledger : PrivacyLedger, path or None, default=None
+        Where the spend of every fit is recorded before `X` is read; a fit that does not fit into
+        its budget raises. A path stays a path in clones and in worker processes.
 
     Attributes
     ----------
@@ -114,6 +117,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         mechanism="aq",
         dtype=None,
         random_state=None,
+        ledger=None,
     ):
         self.n_bins = n_bins
         self.eps = eps
@@ -125,6 +129,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.mechanism = mechanism
         self.dtype = dtype
         self.random_state = random_state
+        self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -153,6 +158,9 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _quantiles_of_features(self, n_features):
         n_bins = counts_of_features(self.n_bins, n_features, "n_bins", 2)
         return [tuple(np.arange(1, n) / n) for n in n_bins]
+
+    def _detail(self):
+        return f"n_bins={self.n_bins}"
 
     def transform(self, X):
         """Put each value into its bin.

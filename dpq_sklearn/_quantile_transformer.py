@@ -56,6 +56,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
         who knows the seed can undo the noise.
+    ledger : PrivacyLedger, path or None, default=None
+        Where the spend of every fit is recorded before `X` is read; a fit that does not fit into
+        its budget raises. A path stays a path in clones and in worker processes.
 
     Attributes
     ----------
@@ -115,6 +118,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         mechanism="aq",
         copy=True,
         random_state=None,
+        ledger=None,
     ):
         self.n_quantiles = n_quantiles
         self.eps = eps
@@ -126,6 +130,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.mechanism = mechanism
         self.copy = copy
         self.random_state = random_state
+        self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -153,6 +158,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     def _quantiles_of_features(self, n_features):
         q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
         return [q] * n_features
+
+    def _detail(self):
+        return f"n_quantiles={self.n_quantiles}"
 
     def transform(self, X):
         """Map each value to its private quantile.

@@ -74,6 +74,14 @@ def budget_options(engine, quantiles, shares, eps, delta, rho):
     return options
 
 
+def charge_ledger(ledger, loss, **facts):
+    """Commit the spend to the ledger, if there is one, or raise; before any data are read."""
+    if ledger is not None:
+        from dpq_sklearn._ledger import charge
+
+        charge(ledger, loss, **facts)
+
+
 def release_cells(plan, ranks_of_columns, randomness):
     """Return the released cells of each column. The one place where data meet a mechanism."""
     streams = randomness.spawn(len(plan.quantiles))
@@ -106,6 +114,7 @@ def dp_quantiles(
     bounds=None,
     mechanism="aq",
     random_state=None,
+    ledger=None,
     return_privacy=False,
 ):
     """Compute differentially private quantiles of one column.
@@ -136,6 +145,8 @@ def dp_quantiles(
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
         who knows the seed can undo the noise.
+    ledger : PrivacyLedger, path or None, default=None
+        Where the spend is recorded before `x` is read. Raises if it does not fit in.
     return_privacy : bool, default=False
         Whether to return the :class:`PrivacyLoss` as well.
 
@@ -170,11 +181,13 @@ def dp_quantiles(
         [ascending], eps=eps, delta=delta, rho=rho, bounds=[bounds], mechanism=mechanism
     )
     randomness = make_randomness(random_state)
-    column = as_float_column(x, "x")
-    (released,) = release_values(plan, [column], randomness)
+    loss = replace(plan.loss, os_randomness=randomness.from_os)
+    charge_ledger(
+        ledger, loss, what="dp_quantiles", columns=1, detail=f"{ascending.size} quantiles"
+    )
+    (released,) = release_values(plan, [as_float_column(x, "x")], randomness)
     values = released[inverse.reshape(q_array.shape)]
     values = float(values) if q_array.ndim == 0 else values
-    loss = replace(plan.loss, os_randomness=randomness.from_os)
     return (values, loss) if return_privacy else values
 
 
@@ -188,6 +201,7 @@ def sanitize(
     bounds=None,
     mechanism="aq",
     random_state=None,
+    ledger=None,
     return_privacy=False,
 ):
     """Make a private stand-in for a column: points that fall into every interval as the data do.
@@ -202,7 +216,7 @@ def sanitize(
     n_samples : int
         How many points to make: a public number, chosen without looking at the data. More points
         are noisier; the number of private rows itself is private and not a good choice.
-    eps, delta, rho, bounds, mechanism, random_state, return_privacy
+    eps, delta, rho, bounds, mechanism, random_state, ledger, return_privacy
         As in :func:`dp_quantiles`.
 
     Returns
@@ -236,6 +250,7 @@ def sanitize(
         bounds=bounds,
         mechanism=mechanism,
         random_state=random_state,
+        ledger=ledger,
         return_privacy=return_privacy,
     )
 
