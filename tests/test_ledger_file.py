@@ -76,6 +76,14 @@ def test_file_deleted_between_two_fits_is_an_error_and_no_new_budget(path):
     assert not os.path.exists(path)
 
 
+def test_file_deleted_just_before_it_is_opened_is_not_created(path, monkeypatch):
+    ledger = make_ledger(path, 2)
+    monkeypatch.setattr(_ledger_file, "_refuse_missing_file", os.unlink)
+    with pytest.raises(LedgerError, match="unable to open"):
+        charge(ledger, LOSS, what="fit")
+    assert not os.path.exists(path)
+
+
 def test_file_deleted_and_created_anew_is_not_the_ledger_of_an_older_object(path):
     ledger = make_ledger(path, 2)
     os.unlink(path)
