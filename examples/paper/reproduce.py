@@ -1,0 +1,175 @@
+"""Reproduce the paper's experiments, and two more: one command, CSV tables and figures.
+
+    python examples/paper/reproduce.py [--trials N] [--data FOLDER] [--out FOLDER]
+
+`--data` is a folder with goodreads_rating.csv, goodreads_pages.csv, adult_hours.csv and
+adult_age.csv (one column under one line of header). Those that are not there are skipped.
+"""
+
+import argparse
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+
+import experiments
+import figures
+import matplotlib
+import matplotlib.pyplot as plt
+import pandas as pd
+
+
+class Progress:
+    """A bar on stderr, and how long it will still take, judged by the time so far."""
+
+    def __init__(self, n_jobs):
+        self.n_jobs, self.done, self.start, self.shown = n_jobs, 0, time.monotonic(), 0.0
+
+    def step(self, label):
+        self.done += 1
+        now = time.monotonic()
+        if self.done < self.n_jobs and now - self.shown < 0.2:
+            return
+        self.shown = now
+        left = (now - self.start) / self.done * (self.n_jobs - self.done)
+        filled = 30 * self.done // self.n_jobs
+        bar = "#" * filled + "." * (30 - filled)
+        text = f"\r[{bar}] {self.done}/{self.n_jobs}  {left / 60:4.1f} min left  {label:<18}"
+        sys.stderr.write(text + ("\n" if self.done == self.n_jobs else ""))
+        sys.stderr.flush()
+
+
+_datasets = {}
+
+
+def _set_datasets(datasets):
+    _datasets.update(datasets)
+
+
+def _work(job):
+    experiment, function, arguments = job
+    takes_data = function.__code__.co_varnames[0] == "datasets"
+    return experiment, function(*((_datasets,) if takes_data else ()), *arguments)
+
+
+def run_all(datasets, trials, processes):
+    """Return {experiment: table of all its rows}."""
+    by_experiment = experiments.jobs_of(datasets, trials)
+    jobs = [(name, *job) for name, jobs in by_experiment.items() for job in jobs]
+    # Times are measured alone, everything else in several processes.
+    alone = [job for job in jobs if job[1] is experiments.run_time]
+    others = [job for job in jobs if job[1] is not experiments.run_time]
+    rows = {name: [] for name in by_experiment}
+    progress = Progress(len(jobs))
+    with multiprocessing.Pool(processes, _set_datasets, (datasets,)) as pool:
+        for name, found in pool.imap_unordered(_work, others):
+            rows[name] += found
+            progress.step(name)
+    _set_datasets(datasets)
+    for job in alone:
+        name, found = _work(job)
+        rows[name] += found
+        progress.step(name)
+    return {name: pd.DataFrame(found) for name, found in rows.items()}
+
+
+def means(table, keys, value):
+    """Return mean and standard error of `value` for each combination of keys."""
+    grouped = table.groupby(keys, sort=False)[value]
+    result = grouped.agg(["mean", "sem", "count"]).reset_index()
+    return result.rename(columns={"mean": value, "sem": "standard_error", "count": "trials"})
+
+
+def write_all(tables, datasets, out):
+    """Write a CSV of means for each experiment and its figures."""
+    by_mechanism = ["dataset", "mechanism", "m"]
+    dp = means(tables["1_accuracy_dp"], by_mechanism, "error").sort_values(by_mechanism)
+    zcdp = means(tables["3_accuracy_zcdp"], by_mechanism, "error").sort_values(by_mechanism)
+    seconds = means(tables["5_run_time"], ["mechanism", "m"], "seconds")
+    bounds = means(tables["6_bounds"], ["dataset", "variant", "m"], "error")
+    sizes = means(tables["7_sample_size"], ["mechanism", "n"], "error")
+    features = means(tables["7_features"], ["accounting", "features"], "error")
+    sanitized = tables["8_sanitize"].groupby("dataset", sort=False).max().reset_index()
+
+    per_m = ("mechanism", "m", "error")
+    what = "Error against the number of quantiles, n = 1000,"
+    drawn = {
+        "1_accuracy_dp": (dp, figures.panels(dp, *per_m, f"{what} eps = 1")),
+        "2_accuracy_dp_zoom": (None, figures.panels(dp[dp.m <= 35], *per_m, f"{what} eps = 1")),
+        "3_accuracy_zcdp": (zcdp, figures.panels(zcdp, *per_m, f"{what} rho = 1/2")),
+        "4_accuracy_zcdp_zoom": (
+            None,
+            figures.panels(zcdp[zcdp.m <= 35], *per_m, f"{what} rho = 1/2"),
+        ),
+        "5_run_time": (
+            seconds,
+            figures.one_panel(
+                seconds,
+                "mechanism",
+                "m",
+                "seconds",
+                "Run time, n = 1000, eps = 1",
+                "number of quantiles m",
+                "time (seconds)",
+            ),
+        ),
+        "6_bounds": (
+            bounds,
+            figures.panels(
+                bounds, "variant", "m", "error", "AQ with and without bounds, eps = 1", True
+            ),
+        ),
+        "7_sample_size": (
+            sizes,
+            figures.one_panel(
+                sizes,
+                "mechanism",
+                "n",
+                "error",
+                "Error of 7 quantiles, gaussian, eps = 1",
+                "number of records n",
+                figures.ERROR,
+            ),
+        ),
+        "7_features": (
+            features,
+            figures.one_panel(
+                features,
+                "accounting",
+                "features",
+                "error",
+                "Features that share eps = 1, delta = 1e-6; 7 quantiles, n = 10,000",
+                "number of features",
+                figures.ERROR,
+            ),
+        ),
+        "8_sanitize": (sanitized, figures.two_cdfs(datasets, experiments.DOMAIN)),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    for name, (table, figure) in drawn.items():
+        if table is not None:
+            table.to_csv(out / f"{name}.csv", index=False, float_format="%.6g")
+        figure.savefig(out / f"{name}.png", dpi=120)
+        plt.close(figure)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=100, help="samples of each dataset")
+    parser.add_argument("--data", help="folder with the real columns")
+    parser.add_argument(
+        "--out", type=Path, default=Path("paper_results"), help="folder to write to"
+    )
+    parser.add_argument("--processes", type=int, default=2)
+    arguments = parser.parse_args()
+    matplotlib.use("Agg")
+    datasets, missing = experiments.load_datasets(arguments.data)
+    for name in missing:
+        print(f"{name}: no {name}.csv in --data, skipped")
+    tables = run_all(datasets, arguments.trials, arguments.processes)
+    write_all(tables, datasets, arguments.out)
+    print(f"tables and figures written to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
