@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
@@ -63,7 +63,8 @@ def plan_search(estimator, *, cv=None, n_features=None):
         The folds of a cross-validation of `estimator`, as for
         :func:`sklearn.model_selection.cross_validate`. None is a single call of ``fit``.
     n_features : int or None, default=None
-        How many columns the data have. It only makes the rho of the plan exact.
+        How many columns the data have. Without it the eps of the plan is exact and its rho is an
+        upper bound; transformers with ``delta > 0`` need it.
 
     Returns
     -------
@@ -118,7 +119,7 @@ class _Forecast:
 def _forecast(estimator, n_features=None):
     """Return the forecast of one call of ``estimator.fit``."""
     if _is_private(estimator):
-        loss = estimator._planned_loss(n_features=n_features)
+        loss = _loss_of_fit(estimator, n_features)
         return _Forecast(1, (loss,), (loss,))
     if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
         return _forecast_of_search(estimator, n_features)
@@ -132,14 +133,23 @@ def _forecast(estimator, n_features=None):
     return together
 
 
+def _loss_of_fit(estimator, n_features):
+    """Return the cost of one private fit; its rho is that of one column if they are not known."""
+    if n_features is None and getattr(estimator, "delta", 0) > 0:
+        raise ValueError(
+            f"n_features must be given to plan a {type(estimator).__name__} with delta > 0, for "
+            "the number of its columns decides which kind of accounting it uses, got None."
+        )
+    return estimator._planned_loss(n_features=n_features)
+
+
 def _parts(estimator, n_features):
     """Return the estimators that one fit of this one fits once each, with their numbers of columns.
 
     None if it is not known what the estimator fits.
     """
     if isinstance(estimator, Pipeline):
-        steps = [step for _, step in estimator.steps]
-        parts = [(step, n_features if i == 0 else None) for i, step in enumerate(steps)]
+        parts = _steps(estimator, n_features)
     elif isinstance(estimator, FeatureUnion):
         parts = [(part, n_features) for _, part in estimator.transformer_list]
     elif isinstance(estimator, ColumnTransformer):
@@ -153,6 +163,16 @@ def _parts(estimator, n_features):
     else:
         return None
     return parts
+
+
+def _steps(pipeline, n_features):
+    """Return the steps with the number of columns that reach them, as long as it is known."""
+    steps = []
+    for _, step in pipeline.steps:
+        steps.append((step, n_features))
+        if not isinstance(step, (OneToOneFeatureMixin, str, type(None))):
+            n_features = None
+    return steps
 
 
 def _n_columns(columns):

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import loguniform, uniform
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -145,6 +146,13 @@ def test_number_of_features_reaches_the_transformer():
     assert plan_search(columns, n_features=4).total.rho == 0.25**2 / 16 + 0.25**2 / 8
     unknown = ColumnTransformer([("a", Binner(), slice(0, 2)), ("b", Binner(), lambda X: [0])])
     assert plan_search(unknown, n_features=4).total.rho == 0.25**2 / 4
+
+
+def test_number_of_features_is_known_as_long_as_steps_keep_it():
+    kept = make_pipeline(StandardScaler(), "passthrough", Binner())
+    assert plan_search(kept, n_features=4).total.rho == 0.25**2 / 32
+    lost = make_pipeline(PCA(2), Binner())
+    assert plan_search(lost, n_features=4).total.rho == 0.25**2 / 8
 
 
 def test_cached_pipeline_is_an_upper_bound(tmp_path):

@@ -1,0 +1,243 @@
+"""Transformers and functions pay their ledger before they look at the data."""
+
+import os
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+
+from dpq_sklearn import (
+    BudgetExceededError,
+    DPKBinsDiscretizer,
+    DPQuantileTransformer,
+    LedgerError,
+    PrivacyLedger,
+    dp_quantiles,
+    plan_search,
+    sanitize,
+)
+
+TRANSFORMERS = [DPKBinsDiscretizer, DPQuantileTransformer]
+transformers = pytest.mark.parametrize("Transformer", TRANSFORMERS)
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(90, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "budget.sqlite", eps=100.0)
+
+
+@transformers
+@pytest.mark.parametrize("as_path", [True, False], ids=["path", "object"])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_search_over_eps_is_recorded_fit_by_fit_and_costs_its_forecast(
+    Transformer, data, ledger, n_jobs, as_path
+):
+    transformer = Transformer(ledger=ledger.path if as_path else ledger)
+    name = Transformer.__name__.lower()
+    epsilons = [0.25, 0.5, 1.0, 1.5, 2.0]
+    search = GridSearchCV(
+        make_pipeline(transformer, LogisticRegression()),
+        {f"{name}__eps": epsilons},
+        cv=5,
+        n_jobs=n_jobs,
+        # The dearest is the best, so that the refit is known as well.
+        refit=lambda results: int(np.argmax(results[f"param_{name}__eps"])),
+    )
+    plan = plan_search(search, n_features=3)
+    search.fit(*data)
+    records = ledger.records()
+    assert sorted(record.eps for record in records) == sorted(epsilons * 5 + [2.0])
+    assert len(records) == plan.n_fits == 26
+    assert sum(record.eps for record in records) == plan.total.eps == ledger.spent().eps
+    assert ledger.spent().rho == pytest.approx(plan.total.rho, rel=1e-12)
+
+
+@transformers
+@pytest.mark.parametrize(
+    "budget", [{"eps": 0.5}, {"eps": 0.5, "delta": 1e-6}, {"eps": None, "rho": 0.01}]
+)
+@pytest.mark.parametrize("n_features", [1, 3, 40])
+def test_one_fit_costs_its_forecast(Transformer, tmp_path, rng, budget, n_features):
+    ledger = PrivacyLedger(tmp_path / "record.sqlite")
+    transformer = Transformer(**budget, ledger=ledger)
+    plan = plan_search(transformer, n_features=n_features)
+    transformer.fit(rng.normal(size=(50, n_features)))
+    (record,) = ledger.records()
+    cost = (record.eps, record.delta, record.rho)
+    assert cost == (plan.total.eps, plan.total.delta, plan.total.rho)
+    assert cost == tuple(getattr(transformer.privacy_, unit) for unit in ("eps", "delta", "rho"))
+
+
+@transformers
+def test_release_with_the_whole_eps_and_delta_fits_into_an_equal_cap(Transformer, tmp_path, data):
+    ledger = PrivacyLedger(tmp_path / "small.sqlite", eps=1.0, delta=1e-6)
+    Transformer(eps=1.0, delta=1e-6, ledger=ledger).fit(data[0])
+    with pytest.raises(BudgetExceededError):
+        Transformer(eps=0.1, delta=1e-6, ledger=ledger).fit(data[0])
+
+
+def test_plan_with_delta_needs_the_number_of_features():
+    with pytest.raises(ValueError, match=r"n_features must be given .* DPKBinsDiscretizer"):
+        plan_search(DPKBinsDiscretizer(delta=1e-6))
+
+
+@transformers
+def test_record_says_what_was_fitted(Transformer, ledger, data):
+    frame = pd.DataFrame(data[0], columns=["age", "income", "height"])
+    Transformer(ledger=ledger.with_note("first try"), random_state=0).fit(frame)
+    Transformer(ledger=ledger).fit(data[0])
+    named, unnamed = ledger.records()
+    assert named.what == unnamed.what == f"{Transformer.__name__}.fit"
+    assert named.columns == ("age", "income", "height") and unnamed.columns == 3
+    assert named.seeded and not unnamed.seeded
+    assert named.note == "first try"
+    assert named.detail
+
+
+@pytest.mark.parametrize("release", [dp_quantiles, sanitize])
+def test_functions_pay_too(ledger, data, release):
+    argument = [0.25, 0.5] if release is dp_quantiles else 10
+    for as_parameter in (ledger, ledger.path):
+        release(data[0][:, 0], argument, eps=0.5, ledger=as_parameter)
+    assert [record.eps for record in ledger.records()] == [0.5, 0.5]
+    assert ledger.records()[0].columns == 1
+
+
+def test_a_path_stays_a_path(ledger, data):
+    transformer = DPKBinsDiscretizer(ledger=ledger.path)
+    for copied in (clone(transformer), pickle.loads(pickle.dumps(transformer.fit(data[0])))):
+        assert copied.get_params()["ledger"] == ledger.path
+        assert type(copied.ledger) is str
+
+
+class Watched:
+    """A column whose numbers tell when they are read."""
+
+    def __init__(self, values):
+        self.values, self.n_reads = np.asarray(values), 0
+
+    def __array__(self, dtype=None, copy=None):
+        self.n_reads += 1
+        return self.values
+
+    def __len__(self):
+        return len(self.values)
+
+
+def test_refused_release_has_not_read_the_data(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "small.sqlite", eps=0.5)
+    watched = Watched([1.0, 2.0, 3.0])
+    with pytest.raises(BudgetExceededError):
+        dp_quantiles(watched, 0.5, eps=1.0, ledger=ledger)
+    assert watched.n_reads == 0
+    assert ledger.records() == []
+
+
+def test_spend_stays_when_the_data_turn_out_to_be_no_numbers(ledger):
+    with pytest.raises((TypeError, ValueError)):
+        dp_quantiles(["a", "b"], 0.5, eps=0.5, ledger=ledger)
+    assert ledger.spent().eps == 0.5
+
+
+@transformers
+def test_spend_stays_when_fit_fails_after_it(Transformer, ledger, data, monkeypatch):
+    def fails(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpq_sklearn._base.release_values", fails)
+    with pytest.raises(KeyboardInterrupt):
+        Transformer(eps=0.5, ledger=ledger).fit(data[0])
+    assert ledger.spent().eps == 0.5
+
+
+@transformers
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"eps": -1.0},
+        {"eps": 1.0, "rho": 1.0},
+        {"bounds": (3, 1)},
+        {"feature_weights": [1, 2]},
+        {"mechanism": "none"},
+        {"random_state": "seed"},
+    ],
+)
+def test_bad_parameters_cost_nothing(Transformer, ledger, data, bad):
+    with pytest.raises(ValueError):
+        Transformer(**bad, ledger=ledger).fit(data[0])
+    assert ledger.records() == []
+
+
+@transformers
+def test_unusable_ledger_stops_a_fit(Transformer, ledger, data, tmp_path):
+    transformer = Transformer(ledger=ledger)
+    os.unlink(ledger.path)
+    for unusable in (ledger, ledger.path, tmp_path, tmp_path / "missing" / "budget.sqlite"):
+        transformer.set_params(ledger=unusable)
+        with pytest.raises(LedgerError):
+            transformer.fit(data[0])
+    assert not hasattr(transformer, "privacy_")
+
+
+@transformers
+def test_refitting_spends_again_and_is_refused_when_the_budget_is_empty(
+    Transformer, tmp_path, data
+):
+    ledger = PrivacyLedger(tmp_path / "small.sqlite", eps=1.0)
+    transformer = Transformer(eps=0.4, ledger=ledger)
+    transformer.fit(data[0]).fit(data[0])
+    with pytest.raises(BudgetExceededError, match=r"eps=0\.2 is left"):
+        transformer.fit(data[0])
+    transformer.transform(data[0])  # what was released stays usable, and is free
+
+
+def test_cross_validation_in_worker_processes_is_refused_for_good(tmp_path, data):
+    ledger = PrivacyLedger(tmp_path / "small.sqlite", eps=2.0)
+    pipeline = make_pipeline(DPKBinsDiscretizer(eps=0.5, ledger=ledger.path), LogisticRegression())
+    assert not ledger.check(plan_search(pipeline, cv=5).total)
+    with pytest.raises(BudgetExceededError, match="is left"):
+        cross_validate(pipeline, *data, cv=5, n_jobs=2, error_score="raise")
+    assert ledger.spent().eps == 2.0
+
+
+def test_columns_are_charged_apart(ledger, data):
+    frame = pd.DataFrame(data[0], columns=["age", "income", "height"])
+    transformer = make_column_transformer(
+        (DPKBinsDiscretizer(eps=0.5, ledger=ledger), ["age"]),
+        (DPQuantileTransformer(eps=0.25, ledger=ledger), ["income", "height"]),
+    )
+    plan = plan_search(transformer)
+    transformer.fit(frame)
+    assert [record.columns for record in ledger.records()] == [("age",), ("income", "height")]
+    assert ledger.spent().eps == plan.total.eps == 0.75
+    assert ledger.spent().rho == pytest.approx(plan.total.rho, rel=1e-12)
+
+
+def test_the_cheap_way_fits_once(ledger, data):
+    X, y = data
+    frozen = FrozenEstimator(DPKBinsDiscretizer(ledger=ledger).fit(X))
+    pipeline = make_pipeline(frozen, LogisticRegression())
+    search = GridSearchCV(pipeline, {"logisticregression__C": [0.1, 1.0, 10.0]}, n_jobs=1)
+    assert plan_search(search).n_fits == 0
+    search.fit(X, y)
+    assert len(ledger.records()) == 1
+
+
+@transformers
+def test_nothing_about_the_data_is_stored(Transformer, ledger, rng):
+    for X in (np.zeros((10, 2)), 1e9 + rng.normal(size=(500, 2)), np.full((3, 2), np.nan)):
+        Transformer(ledger=ledger).fit(X)
+    assert len({record._replace(time=None) for record in ledger.records()}) == 1
