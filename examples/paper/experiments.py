@@ -28,7 +28,7 @@ MANY_M = (*range(1, 36), 40, 45, 50, 55, 60, 63, 64, *range(70, 121, 5))
 SOME_M = (*range(1, 13), 15, 16, 20, 25, 31, 35, 50, 63, 80, 100, 120)
 JOINT_M = (*range(1, 13), 15, 16, 20, 25, 31, 35, 50, 80, 120)
 TIME_M = (1, 3, 7, 15, 31, 63, 120)
-CONTINUOUS = ("uniform", "gaussian", "goodreads_rating", "goodreads_pages")
+SYNTHETIC = ("uniform", "gaussian")
 REAL = ("goodreads_rating", "goodreads_pages", "adult_hours", "adult_age")
 
 

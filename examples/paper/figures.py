@@ -40,25 +40,38 @@ def lines(axes, table, group, across, value):
 
 def panels(table, group, across, value, title, log_x=False):
     """Draw one panel for each dataset."""
-    names = list(table["dataset"].unique())
-    figure, grid = plt.subplots(
-        -(-len(names) // 3),
-        min(3, len(names)),
-        figsize=(12, 3.5 * -(-len(names) // 3)),
-        squeeze=False,
-    )
-    for axes, name in zip(grid.flat, names, strict=False):
-        lines(axes, table[table["dataset"] == name], group, across, value)
+    figure, grid = grid_for(table["dataset"].unique())
+    for axes, (name, part) in zip(grid, table.groupby("dataset", sort=False), strict=True):
+        lines(axes, part, group, across, value)
         axes.set(title=name.replace("_", " "), xlabel="number of quantiles m", ylabel=ERROR)
         axes.set_yscale("log")
         if log_x:
             axes.set_xscale("log")
-        axes.grid(alpha=0.3)
-    for axes in list(grid.flat)[len(names) :]:
+    return finished(figure, grid, title)
+
+
+def grid_for(names):
+    """Return a figure with one panel for each name, three in a row."""
+    n_rows, n_columns = -(-len(names) // 3), min(3, len(names))
+    figure, grid = plt.subplots(
+        n_rows,
+        n_columns,
+        figsize=(4 * n_columns, 3.4 * n_rows),
+        squeeze=False,
+        layout="constrained",
+    )
+    for axes in grid.flat[len(names) :]:
         axes.set_axis_off()
-    grid.flat[0].legend()
+    return figure, list(grid.flat[: len(names)])
+
+
+def finished(figure, grid, title):
+    """Add what all panels share: grid lines, a legend below, the title."""
+    for axes in grid:
+        axes.grid(alpha=0.3)
+    handles, labels = grid[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     figure.suptitle(title)
-    figure.tight_layout()
     return figure
 
 
@@ -74,8 +87,8 @@ def one_panel(table, group, across, value, title, x_label, y_label):
 
 def two_cdfs(datasets, domain):
     """Draw the CDF of each dataset and of a private stand-in for it."""
-    figure, grid = plt.subplots(2, 3, figsize=(12, 7), squeeze=False)
-    for axes, (name, values) in zip(grid.flat, datasets.items(), strict=False):
+    figure, grid = grid_for(list(datasets))
+    for axes, (name, values) in zip(grid, datasets.items(), strict=True):
         points = sanitize(values, 100, bounds=domain, random_state=0)
         for label, sample, colour, dash in (
             ("data", np.sort(values), "#000000", "-"),
@@ -83,13 +96,7 @@ def two_cdfs(datasets, domain):
         ):
             shares = np.arange(1, sample.size + 1) / sample.size
             axes.step(sample, shares, dash, where="post", color=colour, label=label)
-        margin = np.ptp(np.quantile(values, [0.01, 0.99])) / 5
-        axes.set_xlim(*(np.quantile(values, [0.005, 0.995]) + np.array([-margin, margin])))
+        low, high = np.quantile(values, [0.005, 0.995])
+        axes.set_xlim(low - (high - low) / 5, high + (high - low) / 5)
         axes.set(title=name.replace("_", " "), xlabel="value", ylabel="share of records")
-        axes.grid(alpha=0.3)
-    for axes in list(grid.flat)[len(datasets) :]:
-        axes.set_axis_off()
-    grid.flat[0].legend()
-    figure.suptitle("Data and their private stand-in")
-    figure.tight_layout()
-    return figure
+    return finished(figure, grid, "Data and their private stand-in")

@@ -8,6 +8,7 @@ adult_age.csv (one column under one line of header). Those that are not there ar
 
 import argparse
 import multiprocessing
+import random
 import sys
 import time
 from pathlib import Path
@@ -59,6 +60,7 @@ def run_all(datasets, trials, processes):
     # Times are measured alone, everything else in several processes.
     alone = [job for job in jobs if job[1] is experiments.run_time]
     others = [job for job in jobs if job[1] is not experiments.run_time]
+    random.Random(0).shuffle(others)  # long and short ones mixed: the time left can be judged
     rows = {name: [] for name in by_experiment}
     progress = Progress(len(jobs))
     with multiprocessing.Pool(processes, _set_datasets, (datasets,)) as pool:
@@ -73,8 +75,15 @@ def run_all(datasets, trials, processes):
     return {name: pd.DataFrame(found) for name, found in rows.items()}
 
 
+def in_order(column):
+    """Return the sort key of a column of names (as the experiments list them) or numbers."""
+    listed = (*experiments.SYNTHETIC, *experiments.REAL, *figures.STYLES)
+    return column.map(listed.index) if column.iloc[0] in listed else column
+
+
 def means(table, keys, value):
     """Return mean and standard error of `value` for each combination of keys."""
+    table = table.sort_values(keys, key=in_order, kind="stable")
     grouped = table.groupby(keys, sort=False)[value]
     result = grouped.agg(["mean", "sem", "count"]).reset_index()
     return result.rename(columns={"mean": value, "sem": "standard_error", "count": "trials"})
@@ -83,13 +92,14 @@ def means(table, keys, value):
 def write_all(tables, datasets, out):
     """Write a CSV of means for each experiment and its figures."""
     by_mechanism = ["dataset", "mechanism", "m"]
-    dp = means(tables["1_accuracy_dp"], by_mechanism, "error").sort_values(by_mechanism)
-    zcdp = means(tables["3_accuracy_zcdp"], by_mechanism, "error").sort_values(by_mechanism)
+    dp = means(tables["1_accuracy_dp"], by_mechanism, "error")
+    zcdp = means(tables["3_accuracy_zcdp"], by_mechanism, "error")
     seconds = means(tables["5_run_time"], ["mechanism", "m"], "seconds")
     bounds = means(tables["6_bounds"], ["dataset", "variant", "m"], "error")
     sizes = means(tables["7_sample_size"], ["mechanism", "n"], "error")
     features = means(tables["7_features"], ["accounting", "features"], "error")
-    sanitized = tables["8_sanitize"].groupby("dataset", sort=False).max().reset_index()
+    sanitized = tables["8_sanitize"].sort_values("dataset", key=in_order, kind="stable")
+    sanitized = sanitized.groupby("dataset", sort=False).max().reset_index()
 
     per_m = ("mechanism", "m", "error")
     what = "Error against the number of quantiles, n = 1000,"
