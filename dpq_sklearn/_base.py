@@ -50,9 +50,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         price, and only then the numbers.
         """
         budgets_for(self.eps, self.delta, self.rho)
+        randomness = make_randomness(self.random_state)
         X = self._validated(X, reset=True)
         plan = self._plan(X.shape[1], getattr(self, "feature_names_in_", None))
-        randomness = make_randomness(self.random_state)
         loss = replace(plan.loss, os_randomness=randomness.from_os)
         charge_ledger(
             self.ledger,

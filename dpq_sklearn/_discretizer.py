@@ -303,12 +303,12 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             n_bins=self.n_bins_.copy(),
             encode=self.encode,
             strategy="uniform",
-            dtype=self.dtype,
+            dtype=np.float64,
             subsample=None,
         )
         # Fitting something of the right shape sets all that is not the edges.
         plain.fit(np.stack((np.zeros(self.n_features_in_), self.n_bins_.astype(np.float64))))
-        plain.set_params(strategy="quantile")
+        plain.set_params(strategy="quantile", dtype=self.dtype)
         plain.bin_edges_ = np.array([None] * self.n_features_in_, dtype=object)
         plain.bin_edges_[:] = [edges.copy() for edges in self.bin_edges_]
         if hasattr(self, "feature_names_in_"):

@@ -1,0 +1,172 @@
+"""DPKBinsDiscretizer beside sklearn's exact KBinsDiscretizer."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.preprocessing import KBinsDiscretizer
+
+from dpq_sklearn import DPKBinsDiscretizer
+
+COLUMNS = {
+    "normal": lambda rng: rng.normal(size=2000),
+    "skewed": lambda rng: rng.lognormal(10, 2, size=2000),
+    "integers": lambda rng: rng.integers(0, 1000, 2000),
+    "float32": lambda rng: rng.normal(size=2000).astype(np.float32),
+    "negative": lambda rng: -rng.lognormal(size=2000),
+}
+
+
+def exact(n_bins, encode="ordinal"):
+    """sklearn's exact discretizer, whatever its version calls the default method."""
+    estimator = KBinsDiscretizer(n_bins, encode=encode, strategy="quantile", subsample=None)
+    if "quantile_method" in estimator.get_params():
+        estimator.set_params(quantile_method="linear")
+    return estimator
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+@pytest.mark.parametrize("n_bins", [2, 5, 8])
+@pytest.mark.parametrize("bounds", [None, (-1e7, 1e7)])
+def test_without_noise_it_bins_as_sklearn_does(column, n_bins, bounds, rng):
+    X = column(rng)[:, None]
+    ours = DPKBinsDiscretizer(n_bins, eps=1e6, encode="ordinal", bounds=bounds).fit(X)
+    theirs = exact(n_bins).fit(X.astype(np.float64))
+    ordered = np.sort(X[:, 0].astype(np.float64))
+    edges = ours.bin_edges_[0][1:-1]
+    ranks = np.arange(1, n_bins) / n_bins * (len(X) - 1)
+    slack = 1e-9 * np.abs(edges) + 1e-12
+    assert np.all(edges >= ordered[np.floor(ranks).astype(int) - 1] - slack)
+    assert np.all(edges <= ordered[np.ceil(ranks).astype(int) + 1] + slack)
+    differ = ours.transform(X) != theirs.transform(X)
+    assert differ.sum() <= 2 * n_bins  # rows right at an edge
+
+
+@pytest.mark.parametrize("encode", ["onehot", "onehot-dense", "ordinal"])
+@pytest.mark.parametrize("n_bins", [4, 100, [2, 3, 70]])
+@pytest.mark.parametrize("dtype", [None, np.float32, np.float64])
+def test_exported_discretizer_transforms_alike(encode, n_bins, dtype, rng):
+    X = rng.normal(size=(9000, 3))
+    X[:, 2] = rng.integers(0, 5, 9000)
+    ours = DPKBinsDiscretizer(n_bins, encode=encode, dtype=dtype, random_state=0)
+    ours.fit(pd.DataFrame(X, columns=list("abc")))
+    plain = ours.to_sklearn()
+    assert type(plain) is KBinsDiscretizer
+    frame = pd.DataFrame(X, columns=list("abc"))
+    mine, theirs = ours.transform(frame), plain.transform(frame)
+    assert type(mine) is type(theirs) and mine.dtype == theirs.dtype
+    if encode == "onehot":
+        assert (mine != theirs).nnz == 0 and mine.format == theirs.format
+        assert mine.has_sorted_indices and mine.indices.dtype == theirs.indices.dtype
+    else:
+        assert np.array_equal(mine, theirs)
+    assert ours.get_feature_names_out().tolist() == plain.get_feature_names_out().tolist()
+    back, plain_back = ours.inverse_transform(mine), plain.inverse_transform(theirs)
+    assert np.array_equal(
+        back, plain_back.astype(back.dtype)
+    )  # one-hot floats become float64 there
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_at_the_edges_go_where_sklearn_puts_them(dtype, rng):
+    ours = DPKBinsDiscretizer(6, encode="ordinal", random_state=0).fit(rng.normal(size=(500, 1)))
+    edges = ours.bin_edges_[0]
+    X = np.concatenate((edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)))
+    X = X.astype(dtype)[:, None]
+    assert np.array_equal(ours.transform(X), ours.to_sklearn().transform(X))
+
+
+def test_bins_never_disappear(rng):
+    """Constant, two-valued and all-missing columns keep their number of bins, without a warning."""
+    X = np.column_stack((np.full(500, 7.0), rng.integers(0, 2, 500), np.full(500, np.nan)))
+    est = DPKBinsDiscretizer(5, eps=100, encode="onehot-dense").fit(X)
+    assert est.n_bins_.tolist() == [5, 5, 5]
+    assert [edges.size for edges in est.bin_edges_] == [6, 6, 6]
+    assert est.transform(X).shape == (500, 15)
+    assert np.all(est.bin_edges_[0] == 7.0)
+
+
+def test_missing_and_infinite_values():
+    est = DPKBinsDiscretizer(4, encode="ordinal", random_state=0).fit(np.arange(100.0)[:, None])
+    X = np.array([[np.nan], [-np.inf], [np.inf]])
+    assert np.array_equal(est.transform(X).ravel(), [np.nan, 0.0, 3.0], equal_nan=True)
+    for encode in ("onehot", "onehot-dense"):
+        est.set_params(encode=encode)
+        hot = est.transform(X)
+        hot = hot.toarray() if sparse.issparse(hot) else hot
+        assert hot.tolist() == [[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
+        back = est.inverse_transform(est.transform(X))
+        assert np.isnan(back[0, 0]) and np.isfinite(back[1:]).all()
+
+
+@pytest.mark.parametrize("n_bins", [4, 100])
+def test_missing_values_in_some_features_leave_the_others_alone(n_bins, rng):
+    X = rng.normal(size=(50, 2))
+    X[::7, 0] = np.nan
+    est = DPKBinsDiscretizer(n_bins, random_state=0).fit(X)
+    hot = est.transform(X).toarray()
+    assert np.array_equal(hot[:, :n_bins].sum(axis=1), ~np.isnan(X[:, 0]))
+    assert np.all(hot[:, n_bins:].sum(axis=1) == 1)
+    back = est.inverse_transform(est.transform(X))
+    assert np.array_equal(np.isnan(back), np.isnan(X))
+
+
+def test_one_row_is_enough():
+    est = DPKBinsDiscretizer(5, encode="ordinal", eps=1e6).fit([[3.0, -2.0]])
+    assert est.bin_edges_[0][2] == 3.0 and est.bin_edges_[1][2] == -2.0
+
+
+def test_outer_edges_are_the_bounds_or_a_bins_width_away(rng):
+    X = rng.uniform(size=(500, 2))
+    est = DPKBinsDiscretizer(4, bounds=[(-1, 2), None], random_state=0).fit(X)
+    assert est.bin_edges_[0][[0, -1]].tolist() == [-1.0, 2.0]
+    free = est.bin_edges_[1]
+    assert free[1] - free[0] == pytest.approx(free[2] - free[1])
+    two = DPKBinsDiscretizer(2, random_state=0).fit(X).bin_edges_[0]
+    assert two[0] < two[1] < two[2]
+
+
+@pytest.mark.parametrize("n_bins", [1, [2, 1], [2, 2.5], [3], [[2, 2]], "5", [True, 2]])
+def test_impossible_numbers_of_bins_raise(n_bins, rng):
+    with pytest.raises(ValueError, match="n_bins"):
+        DPKBinsDiscretizer(n_bins).fit(rng.normal(size=(10, 2)))
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_dataframes_out(container, rng):
+    frame = pd.DataFrame(rng.normal(size=(20, 2)), columns=["a", "b"])
+    est = DPKBinsDiscretizer(3, encode="onehot-dense").set_output(transform=container)
+    out = est.fit_transform(frame)
+    assert isinstance(out, pd.DataFrame if container == "pandas" else pl.DataFrame)
+    assert list(out.columns) == ["a_0.0", "a_1.0", "a_2.0", "b_0.0", "b_1.0", "b_2.0"]
+
+
+def test_inverse_transform_refuses_what_is_no_bin(rng):
+    est = DPKBinsDiscretizer(3, encode="ordinal").fit(rng.normal(size=(20, 1)))
+    for X in ([[3.0]], [[-1.0]]):
+        with pytest.raises(ValueError, match="bin numbers, 0 to 2"):
+            est.inverse_transform(X)
+    with pytest.raises(ValueError, match="Incorrect number of features"):
+        est.inverse_transform([[1.0, 2.0]])
+
+
+def test_skops_loads_the_exported_object_without_trusting_new_types(rng, tmp_path):
+    skops_io = pytest.importorskip("skops.io")
+    X = rng.normal(size=(100, 2))
+    plain = DPKBinsDiscretizer(4).fit(X).to_sklearn()
+    skops_io.dump(plain, tmp_path / "bins.skops")
+    assert skops_io.get_untrusted_types(file=tmp_path / "bins.skops") == []
+    loaded = skops_io.load(tmp_path / "bins.skops")
+    assert (loaded.transform(X) != plain.transform(X)).nnz == 0
+
+
+def test_onnx_converts_the_exported_object(rng):
+    skl2onnx = pytest.importorskip("skl2onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    X = rng.normal(size=(100, 2)).astype(np.float32)
+    plain = DPKBinsDiscretizer(4, encode="ordinal", random_state=0).fit(X).to_sklearn()
+    model = skl2onnx.to_onnx(plain, X[:1])
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    (bins,) = session.run(None, {session.get_inputs()[0].name: X})
+    assert np.mean(bins == plain.transform(X)) > 0.99  # ONNX compares in float32

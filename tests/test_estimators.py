@@ -1,0 +1,405 @@
+"""What both transformers promise: sklearn's ways, no leaks, a state that is only the release."""
+
+import copy
+import pickle
+import re
+import threading
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_html_repr
+
+from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyLedger, PrivacyLoss
+
+BOTH = [DPKBinsDiscretizer(encode="ordinal"), DPQuantileTransformer(n_quantiles=7)]
+both = pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
+RELEASED = {"bin_edges_", "quantiles_"}
+
+
+@pytest.fixture
+def X(rng):
+    return rng.normal(size=(400, 3))
+
+
+def released(estimator):
+    """All released numbers of a fitted transformer, in one array."""
+    if hasattr(estimator, "bin_edges_"):
+        return np.concatenate(list(estimator.bin_edges_))
+    return estimator.quantiles_.ravel()
+
+
+@both
+def test_a_fit_sets_the_release_and_nothing_else(estimator, X):
+    fitted = clone(estimator).fit(pd.DataFrame(X, columns=list("abc")))
+    names = {name for name in vars(fitted) if name not in fitted.get_params()}
+    common = {"n_features_in_", "feature_names_in_", "privacy_"}
+    own = {"bin_edges_", "n_bins_"} if hasattr(fitted, "n_bins") else {"quantiles_", "references_"}
+    assert names == common | own
+    assert isinstance(fitted.privacy_, PrivacyLoss)
+
+
+@both
+def test_nothing_is_stale_after_another_fit(estimator, X):
+    fitted = clone(estimator).fit(pd.DataFrame(X, columns=list("abc")))
+    changes = {"n_bins": 3} if hasattr(fitted, "n_bins") else {"n_quantiles": 3}
+    fitted.set_params(eps=2.0, **changes).fit(X[:, :2])
+    fresh = clone(fitted).fit(X[:, :2])
+    assert vars(fitted).keys() == vars(fresh).keys()
+    assert fitted.n_features_in_ == 2 and not hasattr(fitted, "feature_names_in_")
+    assert fitted.privacy_ == fresh.privacy_
+    assert released(fitted).shape == released(fresh).shape
+
+
+def walk(thing, path=""):
+    """Yield every leaf of an object's state with its path."""
+    if isinstance(thing, np.ndarray):
+        yield f"{path}.shape", thing.shape
+        yield f"{path}.dtype", str(thing.dtype)
+        for index, entry in enumerate(thing.ravel().tolist()):
+            yield from walk(entry, f"{path}[{index}]")
+    elif isinstance(thing, (list, tuple)):
+        for index, entry in enumerate(thing):
+            yield from walk(entry, f"{path}[{index}]")
+    elif isinstance(thing, dict):
+        for key, entry in thing.items():
+            yield from walk(entry, f"{path}.{key}")
+    elif hasattr(thing, "__dict__"):
+        yield from walk(vars(thing), path)
+    else:
+        yield path, thing
+
+
+def without_numbers(text):
+    """The HTML shows the released numbers; all else must be the same."""
+    return re.sub(r"[-+.,e\s\d]", "", text)
+
+
+@both
+@pytest.mark.parametrize("extra", [[0.0], [1e300], [-np.inf], [np.nan]])
+def test_one_row_more_changes_the_released_numbers_only(estimator, extra, X):
+    """The whole state, the repr, the HTML and the pickle's shape, with frozen randomness."""
+    one = clone(estimator).set_params(random_state=0).fit(X)
+    other = clone(estimator).set_params(random_state=0).fit(np.vstack((X, np.repeat(extra, 3))))
+    states = [dict(walk(vars(fitted))) for fitted in (one, other)]
+    assert states[0].keys() == states[1].keys()
+    different = {path for path in states[0] if states[0][path] != states[1][path]}
+    allowed = RELEASED
+    assert all(path.removeprefix(".").split("[")[0] in allowed for path in different)
+    assert repr(one) == repr(other)
+    assert without_numbers(estimator_html_repr(one)) == without_numbers(estimator_html_repr(other))
+    assert len(pickle.dumps(one)) == len(pickle.dumps(other))
+
+
+@both
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.zeros(50),
+        np.full(50, np.nan),
+        np.full(50, np.inf),
+        np.r_[np.nan, np.inf, -np.inf, np.arange(47)],
+        np.full(50, 1e308),
+        np.full(50, 5e-324),
+    ],
+    ids=["constant", "all NaN", "infinite", "mixed", "huge", "subnormal"],
+)
+def test_nothing_in_fit_raises_or_warns_because_of_what_the_numbers_are(estimator, column):
+    fitted = clone(estimator).fit(column[:, None])
+    assert np.isfinite(released(fitted)).all()
+    fitted.transform(column[:, None])
+
+
+@both
+def test_a_cell_that_is_not_a_number_is_reported_by_column_and_type(estimator):
+    frames = [
+        pd.DataFrame({"age": [1.0, 2.0], "name": ["secret", "x"]}),
+        pl.DataFrame({"age": [1.0, 2.0], "name": ["secret", "x"]}),
+        pd.DataFrame({"age": [1.0, 2.0], "name": pd.Series(["secret", 1.0], dtype=object)}),
+    ]
+    for frame in frames:
+        with pytest.raises((TypeError, ValueError), match="name") as error:
+            clone(estimator).fit(frame)
+        assert "secret" not in str(error.value)
+    array = np.array([[1.0, "secret"], [2.0, 3.0]], dtype=object)
+    with pytest.raises(TypeError, match=r"column 1 of X.*type str") as error:
+        clone(estimator).fit(array)
+    assert "secret" not in str(error.value)
+    for text in (["secret"], [["secret"]]):
+        with pytest.raises((TypeError, ValueError)) as error:
+            clone(estimator).fit(text)
+        assert "secret" not in str(error.value)
+
+
+class Untouchable:
+    """A matrix that must not be read."""
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("the data were touched")
+
+    __iter__ = __len__ = __getitem__ = __array__
+
+
+@both
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"eps": -1}, "eps"),
+        ({"eps": np.inf}, "eps"),
+        ({"eps": True}, "eps must be"),
+        ({"eps": None}, "one of eps and rho"),
+        ({"rho": 0.5}, "rho excludes eps"),
+        ({"delta": 1.0}, "delta"),
+        ({"mechanism": "none"}, "mechanism"),
+        ({"random_state": -1}, "random_state"),
+        ({"random_state": True}, "random_state must be"),
+    ],
+)
+def test_bad_parameters_raise_before_the_data_are_touched(estimator, parameters, match):
+    with pytest.raises(ValueError, match=match):
+        clone(estimator).set_params(**parameters).fit(Untouchable())
+
+
+@both
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"bounds": (3, 1)}, r"low < high.*got \(3, 1\)"),
+        ({"bounds": [(0, 1), (0, 1)]}, "one pair for each of the 3 features"),
+        ({"bounds": {"z": (0, 1)}}, "feature names"),
+        ({"bounds": [(0, 1), None, "ab"]}, "bounds must be"),
+        ({"feature_weights": [1, 2]}, "one entry for each of the 3 features"),
+        ({"feature_weights": [1, 2, -1]}, "feature_weights must be"),
+        ({"feature_weights": [1, 2, np.nan]}, "feature_weights must be"),
+    ],
+)
+def test_parameters_that_do_not_fit_the_columns_raise(estimator, parameters, match, X, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ledger.db")
+    with pytest.raises(ValueError, match=match):
+        clone(estimator).set_params(ledger=ledger, **parameters).fit(X)
+    assert ledger.spent().eps == 0.0
+
+
+@both
+def test_zero_rows_raise_as_in_sklearn(estimator):
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        clone(estimator).fit(np.empty((0, 2)))
+
+
+@both
+def test_forms_of_bounds_agree(estimator, X):
+    frame = pd.DataFrame(X, columns=list("abc"))
+    fits = [
+        clone(estimator).set_params(random_state=0, bounds=bounds).fit(frame)
+        for bounds in [
+            {"a": (-5, 5), "b": (-5, 5), "c": (-5, 5)},
+            (-5, 5),
+            [(-5, 5)] * 3,
+            np.array([[-5, 5]] * 3),
+            np.array([-5.0, 5.0]),
+        ]
+    ]
+    for fitted in fits[1:]:
+        assert np.array_equal(released(fitted), released(fits[0]))
+    mixed = clone(estimator).set_params(random_state=0, bounds={"b": (-5, 5)}).fit(frame)
+    first = mixed.bin_edges_[1] if hasattr(mixed, "bin_edges_") else mixed.quantiles_[:, 1]
+    assert (first[0], first[-1]) == (-5.0, 5.0)
+    assert np.count_nonzero(np.abs(released(mixed)) == 5.0) == 2
+
+
+@both
+def test_weights_share_the_budget(estimator, rng):
+    """With nearly all of the budget one feature is accurate and the other is noise."""
+    X = rng.uniform(size=(300, 2))
+    fitted = clone(estimator).set_params(
+        feature_weights=[1000, 1], bounds=(0, 1), eps=5.0, random_state=0
+    )
+    errors = np.zeros(2)
+    for seed in range(10):
+        fitted.set_params(random_state=seed).fit(X)
+        for index in range(2):
+            if hasattr(fitted, "bin_edges_"):
+                inner, q = fitted.bin_edges_[index][1:-1], np.arange(1, 5) / 5
+            else:
+                inner, q = fitted.quantiles_[11:-11, index], np.arange(1, 8) / 8
+            errors[index] += np.abs(inner - np.quantile(X[:, index], q)).mean()
+    assert errors[0] < 0.3 * errors[1]
+
+
+@both
+def test_seeds_repeat_but_features_have_their_own_noise(estimator, X):
+    X = np.repeat(X[:, :1], 3, axis=1)
+    one, two = (clone(estimator).set_params(random_state=7, eps=0.5).fit(X) for _ in range(2))
+    assert np.array_equal(released(one), released(two))
+    assert not one.privacy_.os_randomness
+    columns = released(one).reshape(3, -1) if hasattr(one, "bin_edges_") else one.quantiles_.T
+    assert not np.array_equal(columns[0], columns[1])
+
+
+@both
+def test_random_state_objects_move_on_and_none_is_fresh(estimator, X):
+    state = np.random.RandomState(0)
+    for random_state in (state, None):
+        fitted = clone(estimator)
+        fitted.set_params(random_state=random_state, eps=0.1)
+        first = released(fitted.fit(X)).copy()
+        assert not np.array_equal(first, released(fitted.fit(X)))
+    assert clone(estimator).fit(X).privacy_.os_randomness
+
+
+@both
+def test_the_global_generator_has_no_influence(estimator, X):
+    numbers = []
+    for _ in range(2):
+        np.random.seed(0)  # noqa: NPY002
+        numbers.append(released(clone(estimator).set_params(eps=0.1).fit(X)))
+    assert not np.array_equal(*numbers)
+
+
+@both
+def test_containers_give_the_same_numbers(estimator, X):
+    X = X.astype(np.float32).astype(np.float64)
+    expected = released(clone(estimator).set_params(random_state=0).fit(X))
+    containers = [
+        X.tolist(),
+        X.astype(np.float32),
+        np.asfortranarray(X),
+        X.astype(object),
+        pd.DataFrame(X),
+        pd.DataFrame(X, columns=list("abc")).astype("Float64"),
+        pd.DataFrame(X, columns=list("abc")).astype("float64[pyarrow]"),
+        pl.DataFrame(X, schema=list("abc")),
+    ]
+    for container in containers:
+        fitted = clone(estimator).set_params(random_state=0).fit(container)
+        assert np.array_equal(released(fitted), expected)
+
+
+@both
+def test_missing_values_of_every_container_are_ignored(estimator, X):
+    some = X.copy()
+    some[::5, 0] = np.nan
+    expected = released(clone(estimator).set_params(random_state=0).fit(some))
+    frame = pd.DataFrame(some, columns=list("abc"))
+    nullable = frame.astype("Float64")
+    polars = pl.DataFrame(some, schema=list("abc")).fill_nan(None)
+    with_none = some.astype(object)
+    with_none[::5, 0] = None
+    for container in (frame, nullable, polars, with_none):
+        fitted = clone(estimator).set_params(random_state=0).fit(container)
+        assert np.array_equal(released(fitted), expected)
+
+
+@both
+def test_float32_stays_float32(estimator, X):
+    fitted = clone(estimator).fit(X)
+    for dtype in (np.float32, np.float64):
+        transformed = fitted.transform(X.astype(dtype))
+        assert transformed.dtype == dtype
+        assert fitted.inverse_transform(transformed).dtype == dtype
+
+
+@both
+def test_copies_of_a_fitted_transformer_transform_alike(estimator, X, tmp_path):
+    fitted = clone(estimator).fit(X)
+    joblib.dump(fitted, tmp_path / "fitted.joblib")
+    copies = [
+        pickle.loads(pickle.dumps(fitted)),
+        copy.deepcopy(fitted),
+        joblib.load(tmp_path / "fitted.joblib"),
+    ]
+    for other in copies:
+        assert np.array_equal(other.transform(X), fitted.transform(X))
+        assert other.privacy_ == fitted.privacy_
+
+
+@both
+def test_threads_can_fit_and_transform_at_once(estimator, X):
+    fitted = clone(estimator).fit(X)
+    expected = fitted.transform(X)
+    wrong = []
+
+    def work():
+        clone(estimator).fit(X)
+        if not np.array_equal(fitted.transform(X), expected):
+            wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@both
+def test_a_fit_leaves_the_input_as_it_was(estimator, X):
+    before = X.copy()
+    clone(estimator).fit_transform(X)
+    assert np.array_equal(X, before)
+
+
+@both
+def test_links_to_its_documentation(estimator):
+    assert type(estimator).__name__ in estimator._get_doc_link()
+
+
+@both
+def test_price_is_that_of_the_whole_fit(estimator, X):
+    assert clone(estimator).set_params(eps=0.3).fit(X).privacy_.eps == 0.3
+    concentrated = clone(estimator).set_params(eps=None, rho=0.1).fit(X).privacy_
+    assert concentrated.rho == 0.1
+    approximate = clone(estimator).set_params(eps=1.0, delta=1e-6)
+    assert approximate.fit(X).privacy_.delta in (0.0, 1e-6)
+    many = approximate.fit(np.random.default_rng(0).normal(size=(50, 60))).privacy_
+    assert (many.eps, many.delta) == (1.0, 1e-6)
+    assert many.rho == pytest.approx(0.02436, rel=1e-3)
+
+
+@pytest.fixture
+def labelled(rng):
+    X = rng.normal(size=(300, 4))
+    return X, (X[:, 0] + X[:, 1] > 0).astype(int)
+
+
+def test_pipeline_and_grid_search_over_eps(labelled):
+    X, y = labelled
+    pipeline = Pipeline([("dpq", DPKBinsDiscretizer(eps=1)), ("clf", LogisticRegression())])
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.5
+    grid = {"dpq__eps": [0.5, 50.0], "dpq__n_bins": [4, 8]}
+    search = GridSearchCV(pipeline, grid, cv=3, n_jobs=2).fit(X, y)
+    assert search.best_params_["dpq__eps"] in (0.5, 50.0)
+    assert search.best_estimator_.named_steps["dpq"].privacy_.eps in (0.5, 50.0)
+
+
+def test_column_transformer_with_others_and_dataframe_output(labelled):
+    X, _ = labelled
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    transformer = ColumnTransformer(
+        [
+            ("bins", DPKBinsDiscretizer(encode="onehot-dense", bounds={"a": (-4, 4)}), ["a", "b"]),
+            ("cdf", DPQuantileTransformer(), ["c"]),
+            ("scale", StandardScaler(), ["d"]),
+        ]
+    ).set_output(transform="pandas")
+    out = transformer.fit_transform(frame)
+    assert out.shape == (300, 5 + 5 + 1 + 1)
+    assert out.columns[0] == "bins__a_0.0" and out.columns[-1] == "scale__d"
+
+
+def test_frozen_edges_are_searched_downstream_for_nothing(labelled, tmp_path):
+    X, y = labelled
+    ledger = PrivacyLedger(tmp_path / "ledger.db", eps=1.0)
+    fitted = DPKBinsDiscretizer(ledger=ledger).fit(X)
+    pipeline = Pipeline([("dpq", FrozenEstimator(fitted)), ("clf", LogisticRegression())])
+    GridSearchCV(pipeline, {"clf__C": [0.1, 1.0]}, cv=3).fit(X, y)
+    assert ledger.spent().eps == pytest.approx(1.0)
