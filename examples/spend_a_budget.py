@@ -1,0 +1,92 @@
+"""
+Where does a privacy budget go in a search?
+===========================================
+
+Every refit of a private transformer spends again, and a grid search refits many times. A
+:class:`~dpq_sklearn.PrivacyLedger` is a budget for one dataset, kept in a file: every fit pays
+before it looks at the data, in whatever process it runs, and is refused when the budget is empty.
+"""
+
+# %%
+# A dataset with a budget
+# -----------------------
+# The budget belongs to the data, so its file may lie beside them. It is created once; from then on
+# its path is enough, today and tomorrow.
+
+import os
+import tempfile
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from dpq_sklearn import BudgetExceededError, DPKBinsDiscretizer, PrivacyLedger, plan_search
+
+rng = np.random.default_rng(0)
+X = rng.lognormal(size=(2000, 4))
+y = (np.abs(np.log(X[:, 0])) + 0.3 * rng.normal(size=2000) > 0.7).astype(int)
+
+folder = tempfile.TemporaryDirectory()
+path = os.path.join(folder.name, "budget.sqlite")
+ledger = PrivacyLedger(path, eps=10.0)
+print(ledger)
+
+# %%
+# The dear way: search over the whole pipeline
+# --------------------------------------------
+# What it will cost is known before it runs.
+
+pipeline = make_pipeline(
+    DPKBinsDiscretizer(n_bins=8, eps=0.5, ledger=path), LogisticRegression(max_iter=1000)
+)
+grid = {"logisticregression__C": [0.01, 0.1, 1.0]}
+search = GridSearchCV(pipeline, grid, cv=5)
+
+plan = plan_search(search, n_features=4)
+print(plan)
+print("fits into the budget:", ledger.check(plan.total))
+
+search.fit(X, y)
+print(f"accuracy {search.best_score_:.3f}")
+print(ledger)
+
+# %%
+# The cheap way: fit once, search over what comes after
+# -----------------------------------------------------
+# What is computed from a private release costs nothing more. A frozen transformer is not fitted
+# again, so the search over the classifier is free, and the one fit may spend more.
+
+binner = DPKBinsDiscretizer(n_bins=8, eps=1.0, ledger=path).fit(X)
+pipeline = make_pipeline(FrozenEstimator(binner), LogisticRegression(max_iter=1000))
+free_search = GridSearchCV(pipeline, grid, cv=5)
+print(plan_search(free_search))
+
+free_search.fit(X, y)
+print(f"accuracy {free_search.best_score_:.3f}")
+print(ledger)
+
+# %%
+# The empty budget
+# ----------------
+# One eps is left. A fit that asks for more is refused, and has neither read nor spent anything.
+
+try:
+    DPKBinsDiscretizer(n_bins=8, eps=2.0, ledger=path).fit(X)
+except BudgetExceededError as refusal:
+    print(f"refused: {os.path.basename(path)} has eps={refusal.remaining.eps:.3g} left")
+
+# %%
+# The record
+# ----------
+# Every fit is in the ledger, with what it released and what that cost.
+
+records = ledger.to_frame()
+print(records[["what", "columns", "detail", "eps", "rho", "seeded"]].to_string())
+
+fig, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+ledger.plot(ax=ax)
+folder.cleanup()
+plt.show()
