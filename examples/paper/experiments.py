@@ -196,7 +196,7 @@ def jobs_of(datasets, trials):
     return {
         "1_accuracy_dp": [(accuracy, (d, t, None)) for t in range(trials) for d in names],
         "3_accuracy_zcdp": [(accuracy, (d, t, 0.5)) for t in range(trials) for d in names],
-        "5_run_time": [(run_time, (d, t)) for t in range(min(trials, 5)) for d in names],
+        "5_run_time": [(run_time, (d, t)) for t in range(min(trials, 3)) for d in names],
         "6_bounds": [(bounds_or_not, (d, t)) for t in range(trials) for d in names],
         "7_sample_size": [(sample_size, (t,)) for t in range(slow_trials)],
         "7_features": [(n_features, (t,)) for t in range(trials)],
