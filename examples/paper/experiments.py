@@ -30,6 +30,7 @@ JOINT_M = (*range(1, 13), 15, 16, 20, 25, 31, 35, 50, 80, 120)
 TIME_M = (1, 3, 7, 15, 31, 63, 120)
 SYNTHETIC = ("uniform", "gaussian")
 REAL = ("goodreads_rating", "goodreads_pages", "adult_hours", "adult_age")
+NAMES = (*SYNTHETIC, *REAL)
 
 
 def load_datasets(folder):
@@ -86,8 +87,13 @@ MECHANISMS = {
 }
 
 
+def seed_of(*numbers):
+    """Return a seed that belongs to these numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
 def sample_of(datasets, dataset, trial, n=N_RECORDS):
-    rng = np.random.default_rng([trial, len(dataset), n])
+    rng = np.random.default_rng([trial, NAMES.index(dataset), n])
     return rng.choice(datasets[dataset], size=n, replace=False)
 
 
@@ -99,7 +105,8 @@ def accuracy(datasets, dataset, trial, rho):
     for mechanism, numbers in MECHANISMS.items():
         for m in numbers:
             quantiles = uniform_quantiles(m)
-            values = run(mechanism, x, quantiles, rho, seed=trial)
+            seed = seed_of(trial, m, NAMES.index(dataset))
+            values = run(mechanism, x, quantiles, rho, seed)
             error = mean_gap(values, x_sorted, quantiles)
             rows.append({"dataset": dataset, "mechanism": mechanism, "m": m, "error": error})
     return rows
@@ -126,7 +133,8 @@ def bounds_or_not(datasets, dataset, trial):
     for m in (1, 3, 7, 15, 31, 63, 120):
         quantiles = uniform_quantiles(m)
         for label, bounds in (("bounds", DOMAIN), ("no bounds", None)):
-            values = dp_quantiles(x, quantiles, bounds=bounds, random_state=trial)
+            seed = seed_of(trial, m, NAMES.index(dataset), 6)
+            values = dp_quantiles(x, quantiles, bounds=bounds, random_state=seed)
             error = mean_gap(values, x_sorted, quantiles)
             rows.append({"dataset": dataset, "variant": label, "m": m, "error": error})
     return rows
@@ -139,7 +147,7 @@ def sample_size(trial):
         x = np.random.default_rng([trial, n]).normal(0, 5, size=n)
         x_sorted = np.sort(x)
         for mechanism in ("AQ", "paper's AQ", "JointExp", "AppIndExp", "AggTree"):
-            values = run(mechanism, x, quantiles, None, seed=trial)
+            values = run(mechanism, x, quantiles, None, seed_of(trial, n))
             error = mean_gap(values, x_sorted, quantiles)
             rows.append({"mechanism": mechanism, "n": n, "error": error})
     return rows
@@ -158,7 +166,7 @@ def n_features(trial):
         }
         budgets["best"] = max(budgets.values(), key=lambda b: aq.least_eps(quantiles, b))
         for accounting, budget in budgets.items():
-            randomness = make_randomness(1000 * trial + d)
+            randomness = make_randomness(seed_of(trial, d))
             cells = aq.release(SortedColumn(x_sorted.copy(), grid), quantiles, budget, randomness)
             error = mean_gap(grid.middles(cells), x_sorted, quantiles)
             rows.append({"accounting": accounting, "features": d, "error": error})
@@ -168,7 +176,8 @@ def n_features(trial):
 def sanitized(datasets, dataset, trial, n_points=100):
     """The largest difference of counts over all intervals between two records, and its bound."""
     x_sorted = np.sort(datasets[dataset])
-    points = sanitize(x_sorted, n_points, bounds=DOMAIN, random_state=trial)
+    seed = seed_of(trial, NAMES.index(dataset))
+    points = sanitize(x_sorted, n_points, bounds=DOMAIN, random_state=seed)
     # Of records and of points, the share below each record and the share up to it.
     ends = np.unique(x_sorted)
     difference = [

@@ -77,7 +77,7 @@ def run_all(datasets, trials, processes):
 
 def in_order(column):
     """Return the sort key of a column of names (as the experiments list them) or numbers."""
-    listed = (*experiments.SYNTHETIC, *experiments.REAL, *figures.STYLES)
+    listed = (*experiments.NAMES, *figures.STYLES)
     return column.map(listed.index) if column.iloc[0] in listed else column
 
 
