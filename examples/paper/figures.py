@@ -38,15 +38,13 @@ def lines(axes, table, group, across, value):
         )
 
 
-def panels(table, group, across, value, title, log_x=False):
+def panels(table, group, across, value, title, x_scale="linear"):
     """Draw one panel for each dataset."""
     figure, grid = grid_for(table["dataset"].unique())
     for axes, (name, part) in zip(grid, table.groupby("dataset", sort=False), strict=True):
         lines(axes, part, group, across, value)
         axes.set(title=name.replace("_", " "), xlabel="number of quantiles m", ylabel=ERROR)
-        axes.set_yscale("log")
-        if log_x:
-            axes.set_xscale("log")
+        axes.set(xscale=x_scale, yscale="log")
     return finished(figure, grid, title)
 
 

@@ -18,6 +18,7 @@ import figures
 import matplotlib
 import matplotlib.pyplot as plt
 import pandas as pd
+import tables
 
 
 class Progress:
@@ -89,76 +90,74 @@ def means(table, keys, value):
     return result.rename(columns={"mean": value, "sem": "standard_error", "count": "trials"})
 
 
-def write_all(tables, datasets, out):
-    """Write a CSV of means for each experiment and its figures."""
-    by_mechanism = ["dataset", "mechanism", "m"]
-    dp = means(tables["1_accuracy_dp"], by_mechanism, "error")
-    zcdp = means(tables["3_accuracy_zcdp"], by_mechanism, "error")
-    seconds = means(tables["5_run_time"], ["mechanism", "m"], "seconds")
-    bounds = means(tables["6_bounds"], ["dataset", "variant", "m"], "error")
-    sizes = means(tables["7_sample_size"], ["mechanism", "n"], "error")
-    features = means(tables["7_features"], ["accounting", "features"], "error")
-    sanitized = tables["8_sanitize"].sort_values("dataset", key=in_order, kind="stable")
-    sanitized = sanitized.groupby("dataset", sort=False).max().reset_index()
+def summaries(rows):
+    """Return {experiment: table of means}."""
+    keys_and_value = {
+        "1_accuracy_dp": (["dataset", "mechanism", "m"], "error"),
+        "3_accuracy_zcdp": (["dataset", "mechanism", "m"], "error"),
+        "5_run_time": (["mechanism", "m"], "seconds"),
+        "6_bounds": (["dataset", "variant", "m"], "error"),
+        "7_sample_size": (["mechanism", "n"], "error"),
+        "7_features": (["accounting", "features"], "error"),
+    }
+    found = {name: means(rows[name], *how) for name, how in keys_and_value.items()}
+    worst = rows["8_sanitize"].sort_values("dataset", key=in_order, kind="stable")
+    found["8_sanitize"] = worst.groupby("dataset", sort=False).max().reset_index()
+    return found
 
+
+def draw_all(found, datasets):
+    """Return {name: figure}."""
     per_m = ("mechanism", "m", "error")
     what = "Error against the number of quantiles, n = 1000,"
-    drawn = {
-        "1_accuracy_dp": (dp, figures.panels(dp, *per_m, f"{what} eps = 1")),
-        "2_accuracy_dp_zoom": (None, figures.panels(dp[dp.m <= 35], *per_m, f"{what} eps = 1")),
-        "3_accuracy_zcdp": (zcdp, figures.panels(zcdp, *per_m, f"{what} rho = 1/2")),
-        "4_accuracy_zcdp_zoom": (
-            None,
-            figures.panels(zcdp[zcdp.m <= 35], *per_m, f"{what} rho = 1/2"),
+    drawn = {}
+    for name, zoom, title in (
+        ("1_accuracy_dp", "2_accuracy_dp_zoom", f"{what} eps = 1"),
+        ("3_accuracy_zcdp", "4_accuracy_zcdp_zoom", f"{what} rho = 1/2"),
+    ):
+        table = found[name]
+        drawn[name] = figures.panels(table, *per_m, title)
+        drawn[zoom] = figures.panels(table[table.m <= 35], *per_m, title)
+    for name, columns, title, x_label, y_label in (
+        (
+            "5_run_time",
+            ("mechanism", "m", "seconds"),
+            "Run time, n = 1000, eps = 1",
+            "number of quantiles m",
+            "time (seconds)",
         ),
-        "5_run_time": (
-            seconds,
-            figures.one_panel(
-                seconds,
-                "mechanism",
-                "m",
-                "seconds",
-                "Run time, n = 1000, eps = 1",
-                "number of quantiles m",
-                "time (seconds)",
-            ),
+        (
+            "7_sample_size",
+            ("mechanism", "n", "error"),
+            "Error of 7 quantiles, gaussian, eps = 1",
+            "number of records n",
+            figures.ERROR,
         ),
-        "6_bounds": (
-            bounds,
-            figures.panels(
-                bounds, "variant", "m", "error", "AQ with and without bounds, eps = 1", True
-            ),
+        (
+            "7_features",
+            ("accounting", "features", "error"),
+            "Features that share eps = 1, delta = 1e-6; 7 quantiles, n = 10,000",
+            "number of features",
+            figures.ERROR,
         ),
-        "7_sample_size": (
-            sizes,
-            figures.one_panel(
-                sizes,
-                "mechanism",
-                "n",
-                "error",
-                "Error of 7 quantiles, gaussian, eps = 1",
-                "number of records n",
-                figures.ERROR,
-            ),
-        ),
-        "7_features": (
-            features,
-            figures.one_panel(
-                features,
-                "accounting",
-                "features",
-                "error",
-                "Features that share eps = 1, delta = 1e-6; 7 quantiles, n = 10,000",
-                "number of features",
-                figures.ERROR,
-            ),
-        ),
-        "8_sanitize": (sanitized, figures.two_cdfs(datasets, experiments.DOMAIN)),
-    }
+    ):
+        drawn[name] = figures.one_panel(found[name], *columns, title, x_label, y_label)
+    title = "AQ with and without bounds, eps = 1"
+    drawn["6_bounds"] = figures.panels(
+        found["6_bounds"], "variant", "m", "error", title, x_scale="log"
+    )
+    drawn["8_sanitize"] = figures.two_cdfs(datasets, experiments.DOMAIN)
+    return drawn
+
+
+def write_all(rows, datasets, out):
+    """Write a CSV of means for each experiment, its figures, and all tables as Markdown."""
     out.mkdir(parents=True, exist_ok=True)
-    for name, (table, figure) in drawn.items():
-        if table is not None:
-            table.to_csv(out / f"{name}.csv", index=False, float_format="%.6g")
+    found = summaries(rows)
+    for name, table in found.items():
+        table.to_csv(out / f"{name}.csv", index=False, float_format="%.6g")
+    (out / "tables.md").write_text(tables.all_tables(found))
+    for name, figure in draw_all(found, datasets).items():
         figure.savefig(out / f"{name}.png", dpi=120)
         plt.close(figure)
 
@@ -176,8 +175,8 @@ def main():
     datasets, missing = experiments.load_datasets(arguments.data)
     for name in missing:
         print(f"{name}: no {name}.csv in --data, skipped")
-    tables = run_all(datasets, arguments.trials, arguments.processes)
-    write_all(tables, datasets, arguments.out)
+    rows = run_all(datasets, arguments.trials, arguments.processes)
+    write_all(rows, datasets, arguments.out)
     print(f"tables and figures written to {arguments.out}")
 
 
