@@ -1,0 +1,48 @@
+"""
+How fast is dp_quantiles beside numpy.quantile, and how much memory does it take?
+
+    python examples/benchmarks/quantiles.py
+"""
+
+import tracemalloc
+
+import numpy as np
+from timing import best_seconds, compare, header
+
+from dpq_sklearn import dp_quantiles
+
+
+def uniform_quantiles(m):
+    return np.arange(1, m + 1) / (m + 1)
+
+
+def peak_in_columns(function, column):
+    tracemalloc.start()
+    function()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / column.nbytes
+
+
+def main():
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 5, 10**6)
+    header("1e6 float64, one thread", "np.quantile")
+    for m in (4, 63):
+        q = uniform_quantiles(m)
+        compare(f"{m} quantiles", lambda q=q: dp_quantiles(x, q), lambda q=q: np.quantile(x, q))
+
+    print("\ntime beyond sorting, 63 quantiles")
+    q = uniform_quantiles(63)
+    for n in (10**5, 10**6, 10**7):
+        x = rng.normal(0, 5, n)
+        whole, sort = best_seconds((lambda x=x: dp_quantiles(x, q), lambda x=x: np.sort(x)))
+        print(f"n = {n:<10,} {(whole - sort) * 1e3:6.1f} ms beyond {sort * 1e3:6.1f} ms")
+
+    x = rng.normal(0, 5, 10**6)
+    peak = peak_in_columns(lambda: dp_quantiles(x, q), x)
+    print(f"\npeak memory beside the column itself: {peak:.2f} columns")
+
+
+if __name__ == "__main__":
+    main()
