@@ -166,9 +166,9 @@ def interval_edges(ranks, windows, n_positions, randomness):
     for a, b in windows:
         start = int(np.searchsorted(numbers, max(a - 1, 0)))
         inside = positions[start : start + min(b, n_records) - max(a - 1, 0)]
-        left = [-1] if a == 0 else []
-        right = [n_positions - 1] if b == n_records + 1 else []
-        edges.append(np.concatenate((left, inside, right)).astype(np.int64))
+        left = np.full(int(a == 0), -1)
+        right = np.full(int(b == n_records + 1), n_positions - 1)
+        edges.append(np.concatenate((left, inside, right)))
     return edges
 
 

@@ -184,6 +184,13 @@ def test_counts_of_all_levels_are_those_of_the_data():
         assert top.tolist() == [2, 4]
 
 
+@pytest.mark.parametrize("grid", [UnboundedGrid(), BoundedGrid(-1.0, 3.0)])
+def test_every_record_is_counted(grid):
+    values = np.array([np.inf, -np.inf, 1e300, 3.0, -1.0, 0.0, 2.9999, 5e-324])
+    for level in tree_counts(SortedColumn(values, grid), 4, 16):
+        assert level.sum() == 8
+
+
 def test_leaves_cover_the_grid():
     for n_leaves, n_cells in itertools.product((1, 4, 9, 16**4), (3, 7, 2**40)):
         edges = leaf_edges(n_leaves, n_cells)

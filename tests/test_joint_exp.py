@@ -280,6 +280,26 @@ def test_sources_of_ranks_give_the_same_release(rng):
     np.testing.assert_array_equal(*released)
 
 
+@pytest.mark.parametrize("windows", [[(0, 1001)], [(0, 10), (300, 320)], [(5, 700), (300, 1001)]])
+def test_ends_of_intervals_are_exact(windows, rng):
+    """Positions have 62 bits, more than a float: any rounding would show in the low bits."""
+    grid = UnboundedGrid()
+    n_positions = grid.n_cells * grid.positions_per_cell
+    values = np.sort(rng.normal(size=1000).round(1))
+    ranks = SortedColumn(values.copy(), grid)
+    edges = interval_edges(ranks, windows, n_positions, SystemRandomness())
+    for (a, b), ends in zip(windows, edges, strict=True):
+        assert ends.dtype == np.int64
+        assert ends.size == b - a + 1
+        assert (ends[0] == -1) == (a == 0) and (ends[-1] == n_positions - 1) == (b == 1001)
+        assert np.unique(ends % 512).size > 5
+        inner = ends[a == 0 : ends.size - (b == 1001)]
+        records = values[max(a - 1, 0) : min(b, 1000)]
+        np.testing.assert_array_equal(inner // grid.positions_per_cell, grid.cells_of(records))
+    if len(windows) == 2 and windows[0][1] > windows[1][0]:  # both see the same positions
+        np.testing.assert_array_equal(edges[0][300 - 5 : 700 - 5], edges[1][: 700 - 300])
+
+
 @pytest.mark.parametrize("eps", [0.01, 1.0, 1e6])
 @pytest.mark.parametrize(
     "values",
