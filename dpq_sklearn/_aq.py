@@ -104,3 +104,25 @@ class ApproximateQuantiles:
     def least_eps(self, quantiles, budget):
         """Return the smallest eps of any draw: the larger, the more accurate the release."""
         return quantile_tree(quantiles, budget).eps
+
+    def rank_errors(self, quantiles, budget):
+        """Return the standard deviation of the rank of each quantile, for untied data.
+
+        A node's own error is two-sided exponential, with variance 2 / eta^2. To it comes the error
+        of its target: q of that of its upper end and 1 - q of that of its lower end. The variances
+        of the two ends and their covariance are all that a node needs to know.
+        """
+        variances = np.empty(len(quantiles))
+
+        def visit(tree, of_low, of_high, of_both):
+            if tree is None:
+                return
+            up, down = tree.q, 1 - tree.q
+            own = 2 * (2 * max(up, down) / tree.eps) ** 2
+            here = own + up**2 * of_high + down**2 * of_low + 2 * up * down * of_both
+            variances[tree.index] = here
+            visit(tree.left, of_low, here, up * of_both + down * of_low)
+            visit(tree.right, here, of_high, up * of_high + down * of_both)
+
+        visit(quantile_tree(quantiles, budget), 0.0, 0.0, 0.0)
+        return np.sqrt(variances)

@@ -45,6 +45,11 @@ class IndependentExponential:
         n_draws = len(quantiles)
         return budget.before_rounding(n_draws).part(1 / n_draws).exponential_eps()
 
+    def rank_errors(self, quantiles, budget):
+        """Return the standard deviation of the rank of each quantile, for untied data."""
+        q = np.asarray(quantiles)
+        return 2 * np.sqrt(2) * np.maximum(q, 1 - q) / self.least_eps(quantiles, budget)
+
     def composed_budgets(self, quantiles, shares, eps, delta):
         """Return the budget of each column by optimal composition, or None for too many draws.
 

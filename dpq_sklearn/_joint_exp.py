@@ -105,6 +105,17 @@ class JointExponential:
         """Return the eps of the draw."""
         return self.score(quantiles, budget).eps
 
+    def rank_errors(self, quantiles, budget):
+        """Return the standard deviation of the rank of each quantile, for untied data.
+
+        The errors are a walk with m + 1 two-sided exponential steps that comes back to 0. A step
+        has variance m (2m + 1) / ((m + 1) (m + 2)) / eta^2 given that, so the j-th error has
+        j (m + 1 - j) (2m + 1) / ((m + 1) (m + 2)) / eta^2.
+        """
+        m, eta = len(quantiles), self.score(quantiles, budget).eta
+        j = np.arange(1, m + 1)
+        return np.sqrt(j * (m + 1 - j) * (2 * m + 1) / ((m + 1) * (m + 2))) / eta
+
 
 @dataclass(frozen=True)
 class JointScore:

@@ -6,7 +6,7 @@ import pytest
 from dpq_sklearn import dp_quantiles
 from dpq_sklearn._accounting import Budget
 from dpq_sklearn._aq import ApproximateQuantiles
-from dpq_sklearn._auto import AutomaticChoice, predicted_error_of_aq, predicted_error_of_joint_exp
+from dpq_sklearn._auto import AutomaticChoice
 from dpq_sklearn._grid import BoundedGrid
 from dpq_sklearn._joint_exp import JointExponential
 from dpq_sklearn._quantiles import MECHANISMS, plan_release
@@ -37,20 +37,19 @@ def test_concentrated_budgets_choose_aq():
 @pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.5, "rho")], ids=str)
 def test_predicted_errors_are_those_of_evenly_spread_data(m, budget, rng):
     quantiles, grid = uniform_quantiles(m), BoundedGrid(0.0, 1.0)
-    eta = JointExponential().score(quantiles, budget).eta
     for mechanism, predicted in (
-        (ApproximateQuantiles(), predicted_error_of_aq(quantiles, budget)),
-        (JointExponential(), predicted_error_of_joint_exp(m, eta)),
+        (ApproximateQuantiles(), ApproximateQuantiles().rank_errors(quantiles, budget).mean()),
+        (JointExponential(), JointExponential().rank_errors(quantiles, budget).mean()),
     ):
         values = np.arange(0.5, 1000) / 1000
         released = [
             mechanism.release(
                 SortedColumn(values.copy(), grid), quantiles, budget, SystemRandomness()
             )
-            for _ in range(400)
+            for _ in range(250)
         ]
         errors = 1000 * (grid.middles(np.array(released)) - quantiles)
-        assert np.sqrt((errors**2).mean(axis=0)).mean() == pytest.approx(predicted, rel=0.15)
+        assert np.sqrt((errors**2).mean(axis=0)).mean() == pytest.approx(predicted, rel=0.2)
 
 
 @pytest.mark.parametrize("m", [1, 4, 30])
