@@ -171,7 +171,7 @@ def test_equal_columns_are_composed_together_and_others_by_their_shares():
     )
 
 
-def chi_square(sampled_eps, exact_eps, seed, n_draws=4000):
+def chi_square(sampled_eps, exact_eps, seed, n_draws=3000):
     grid, quantiles = tiny_grid(3, 2), [0.3, 0.8]
     ranks = column_of((2, 1, 3), grid)
     exact = ind_distribution(ranks, quantiles, Budget(exact_eps, "eps"))
