@@ -1,6 +1,8 @@
 """What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
 
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from numbers import Integral, Real
 from os import PathLike
 
@@ -10,11 +12,25 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from dpq_sklearn._accounting import budgets_for, checked_positive
-from dpq_sklearn._columns import as_float_matrix, fresh_columns
-from dpq_sklearn._compat import HasMethods, Interval, StrOptions
+from dpq_sklearn._batches import Progress, blocks_of_columns, in_threads
+from dpq_sklearn._columns import (
+    as_float_matrix,
+    as_table,
+    fresh_columns,
+    readable_columns,
+    refuse_what_sklearn_would_quote,
+)
+from dpq_sklearn._compat import HasMethods, Interval, StrOptions, _fit_context
 from dpq_sklearn._grid import checked_bounds
 from dpq_sklearn._quantiles import MECHANISMS, charge_ledger, plan_release, release_values
 from dpq_sklearn._random import make_randomness
+from dpq_sklearn._summaries import (
+    FULL_RESOLUTION,
+    SUMMARY_RESOLUTION,
+    SummaryBuilder,
+    ranks_of_summary,
+    with_resolution,
+)
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -27,6 +43,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         "bounds": ["array-like", dict, None],
         "feature_weights": ["array-like", None],
         "mechanism": [StrOptions(set(MECHANISMS))],
+        "resolution": [Interval(Integral, 1, FULL_RESOLUTION, closed="both"), None],
+        "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "ledger": [PathLike, str, HasMethods(["spent", "remaining"]), None],
     }
@@ -43,27 +61,174 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """Return the list of ascending quantiles that each feature needs."""
         raise NotImplementedError
 
-    def _fit_quantiles(self, X):
-        """Release the private quantiles of every column of `X`, and set what fitting sets.
+    def _set_quantiles(self, released):
+        """Set the fitted attributes from the released quantiles of every feature."""
+        raise NotImplementedError
 
-        The order matters: parameters first, then the container (its shape, its types), then the
-        price, and only then the numbers.
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Find the private quantiles of every feature; spends the budget.
+
+        Parameters
+        ----------
+        X : {array-like, dask DataFrame, dask Array} of shape (n_samples, n_features)
+            The private rows. Of a dask collection every partition is counted where it is, and
+            only the counts travel.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted transformer.
         """
-        budgets_for(self.eps, self.delta, self.rho)
+        # The order matters: parameters first, then the container (its shape, its types), then
+        # the price, and only then the numbers.
+        with self._all_or_nothing() as former:
+            budgets_for(self.eps, self.delta, self.rho)
+            if is_dask(X):
+                self._fit_dask(X, former)
+            else:
+                self._fit_rows(self._validated(X, reset=True), former)
+        return self
+
+    def _fit_rows(self, X, former):
+        plan, streams = self._paid_plan("fit", FULL_RESOLUTION, former)
+
+        def release(some):
+            return release_values(plan.of_columns(some), fresh_columns(X[:, some]), streams[some])
+
+        blocks = blocks_of_columns(X.shape[1], self.n_jobs)
+        self._finish(plan, chain.from_iterable(in_threads(release, blocks, self.n_jobs)))
+
+    def _fit_dask(self, X, former):
+        from dpq_sklearn._dask import meta_of, summaries_of
+
+        self._validated(meta_of(X), reset=True)
+        plan, streams = self._paid_plan("fit", SUMMARY_RESOLUTION, former)
+        n_rows, summaries = summaries_of(X, plan.grids)
+        self._release_summaries(plan, summaries, streams, n_rows)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_batches(self, batches, *, verbose=False, callback=None):
+        """Find the private quantiles of rows that come in batches; spends the budget once.
+
+        One pass, in memory that is bounded by the `resolution` and not by the number of rows. The
+        same rows give the same result, however they are divided and ordered, for the same
+        `random_state`; and the result of `fit` with the same `resolution`.
+
+        Parameters
+        ----------
+        batches : iterable
+            Of arrays, pandas or polars DataFrames, or Arrow record batches or tables: each a part
+            of the private rows, with the same columns. Empty ones are fine.
+        verbose : bool, default=False
+            Whether to print a line with the rows read and the rate to standard error. It is meant
+            for those who hold the data: the number of rows is not private.
+        callback : callable or None, default=None
+            Called after every batch with the batches, the rows and the seconds so far.
+
+        Returns
+        -------
+        self : object
+            The fitted transformer.
+
+        Notes
+        -----
+        The ledger is charged when the columns of the first batch are known. Whatever stops the
+        reading after that leaves the transformer unfitted, with nothing released and the budget
+        spent.
+        """
+        if hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
+            raise TypeError(
+                "batches must be an iterable of tables, got a single "
+                f"{type(batches).__name__}: use fit, or put it into a list."
+            )
+        with self._all_or_nothing() as former:
+            budgets_for(self.eps, self.delta, self.rho)
+            builders = None
+            with Progress(verbose, callback) as progress:
+                for batch in batches:
+                    first = builders is None
+                    X = self._validated(batch, reset=first, ensure_min_samples=0)
+                    if first:
+                        plan, streams = self._paid_plan("fit_batches", SUMMARY_RESOLUTION, former)
+                        builders = [SummaryBuilder(grid) for grid in plan.grids]
+                    self._count(X, builders)
+                    progress.advance(X.shape[0])
+                if builders is None:
+                    raise ValueError("batches must hold at least one batch, got none.")
+            summaries = [builder.summary() for builder in builders]
+            self._release_summaries(plan, summaries, streams, progress.n_rows)
+        return self
+
+    def _count(self, X, builders):
+        """Count the rows of a batch."""
+
+        def count(some):
+            for builder, column in zip(builders[some], readable_columns(X[:, some]), strict=True):
+                builder.add(column)
+
+        in_threads(count, blocks_of_columns(X.shape[1], self.n_jobs), self.n_jobs)
+
+    def _release_summaries(self, plan, summaries, streams, n_rows):
+        if n_rows == 0:
+            raise ValueError(
+                f"Found array with 0 sample(s) (shape=(0, {self.n_features_in_})) while a minimum "
+                f"of 1 is required by {type(self).__name__}."
+            )
+
+        def release(some):
+            return release_values(
+                plan.of_columns(some), summaries[some], streams[some], ranks_of_summary
+            )
+
+        blocks = blocks_of_columns(len(summaries), self.n_jobs)
+        self._finish(plan, chain.from_iterable(in_threads(release, blocks, self.n_jobs)))
+
+    def _paid_plan(self, method, default_resolution, former):
+        """Return the plan and a stream of randomness a feature, once the price is paid."""
+        names = getattr(self, "feature_names_in_", None)
+        plan = self._plan(self.n_features_in_, names)
+        resolution = default_resolution if self.resolution is None else self.resolution
         randomness = make_randomness(self.random_state)
-        X = self._validated(X, reset=True)
-        plan = self._plan(X.shape[1], getattr(self, "feature_names_in_", None))
-        loss = replace(plan.loss, os_randomness=randomness.from_os)
+        plan = replace(
+            plan,
+            grids=tuple(with_resolution(grid, resolution) for grid in plan.grids),
+            loss=replace(plan.loss, os_randomness=randomness.from_os),
+        )
         charge_ledger(
             self.ledger,
-            loss,
-            what=f"{type(self).__name__}.fit",
-            columns=getattr(self, "feature_names_in_", X.shape[1]),
+            plan.loss,
+            what=f"{type(self).__name__}.{method}",
+            columns=self.n_features_in_ if names is None else names,
             detail=self._detail(),
         )
-        released = release_values(plan, fresh_columns(X), randomness)
-        self.privacy_ = loss
-        return released
+        former.clear()
+        return plan, randomness.spawn(self.n_features_in_)
+
+    def _finish(self, plan, released):
+        self._set_quantiles(list(released))
+        self.privacy_ = plan.loss
+
+    @contextmanager
+    def _all_or_nothing(self):
+        """Leave nothing half fitted when a fit fails.
+
+        Yields the former fit. It comes back if the failure comes before the price is paid, when
+        it is to be cleared: after that, nothing is fitted.
+        """
+        former = self._fitted()
+        try:
+            yield former
+        except BaseException:
+            for name in self._fitted():
+                delattr(self, name)
+            vars(self).update(former)
+            raise
+
+    def _fitted(self):
+        return {name: value for name, value in vars(self).items() if name.endswith("_")}
 
     def _detail(self):
         """Return in words what a fit releases a feature, for the ledger."""
@@ -99,6 +264,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         type only.
         """
         options |= {"dtype": dtype, "ensure_all_finite": False}
+        X = as_table(X)
+        refuse_what_sklearn_would_quote(X)
         converted = as_float_matrix(X)
         if converted is None:
             return validate_data(self, X, reset=reset, **options)
@@ -111,6 +278,11 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def is_dask(X):
+    """Return whether `X` is a dask collection, without importing dask."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
 
 
 def bounds_of_features(bounds, n_features, feature_names=None):

@@ -5,6 +5,8 @@ and the *type* of what it holds, never a cell of it; and nothing is raised or wa
 what the numbers are. NaN and every kind of missing value become NaN, infinities stay.
 """
 
+import sys
+
 import numpy as np
 from scipy import sparse
 
@@ -41,6 +43,12 @@ def as_float_matrix(X):
             return None
         columns = [as_float_column(X[name], f"column {name!r} of X") for name in X.columns]
         return np.column_stack(columns) if columns else np.empty((len(X), 0))
+    if hasattr(X, "column_names") and hasattr(X, "schema"):  # an Arrow table
+        names = [f"column {name!r} of X" for name in X.column_names]
+        columns = [
+            as_float_column(column, name) for column, name in zip(X.columns, names, strict=True)
+        ]
+        return np.column_stack(columns) if columns else np.empty(X.shape)
     if sparse.issparse(X) or not (hasattr(X, "__array__") or isinstance(X, (list, tuple))):
         return None
     array = _as_array(X, "X")
@@ -53,6 +61,36 @@ def as_float_matrix(X):
     if array.dtype.kind in "OSU":
         return as_float_column(array.ravel(), "X").reshape(array.shape)
     return None
+
+
+def as_table(X):
+    """Return an Arrow record batch as a table, which scikit-learn can read the names of."""
+    if type(X).__module__.partition(".")[0] == "pyarrow" and type(X).__name__ == "RecordBatch":
+        return sys.modules["pyarrow"].Table.from_batches([X])
+    return X
+
+
+def refuse_what_sklearn_would_quote(X):
+    """Raise for input whose numbers scikit-learn's own error messages would print."""
+    ndim, dtype = getattr(X, "ndim", None), getattr(X, "dtype", None)
+    if isinstance(X, (list, tuple)) and X and not hasattr(X[0], "__len__"):
+        ndim = 1
+    if ndim in (0, 1):
+        raise ValueError(
+            f"Expected 2D array, got {ndim}D array instead. Reshape your data either using "
+            "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
+            "it contains a single sample."
+        )
+    if getattr(dtype, "kind", None) == "c":
+        raise ValueError(f"Complex data not supported: X must hold real numbers, got {dtype}.")
+
+
+def readable_columns(X):
+    """Yield each column of a matrix as a contiguous float64 array that is only to be read."""
+    if X.dtype == np.float64 and (X.flags.f_contiguous or X.shape[1] == 1):
+        yield from (np.ascontiguousarray(column) for column in X.T)
+    else:
+        yield from fresh_columns(X)
 
 
 def fresh_columns(X):

@@ -9,7 +9,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn._base import PrivateQuantileTransformer, counts_of_features
-from dpq_sklearn._compat import Interval, Options, StrOptions, _fit_context, as_configured_sparse
+from dpq_sklearn._compat import Interval, Options, StrOptions, as_configured_sparse
 
 _ROWS_AT_ONCE = 8192
 # Up to so many edges, counting the edges below a value beats searching: no branch to mispredict.
@@ -49,6 +49,14 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         The mechanism that finds the quantiles.
     dtype : {np.float32, np.float64} or None, default=None
         Type of the output. None keeps that of the input.
+    resolution : int or None, default=None
+        The public grid has ``2**resolution`` cells, at most 2^40. None is 40 for rows in memory,
+        and 24 for batches and Dask, where a summary takes at most 8 bytes a cell and feature. A
+        cell is ``2**(7 - resolution)`` of its value wide, or without bounds ``2**-resolution`` of
+        their distance.
+    n_jobs : int or None, default=None
+        Number of threads for `fit` and `transform`; -1 is all cores. None is 1, unless in a
+        :func:`joblib.parallel_config` context. The result does not depend on it.
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
         who knows the seed can undo the noise.
@@ -116,6 +124,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         feature_weights=None,
         mechanism="aq",
         dtype=None,
+        resolution=None,
+        n_jobs=None,
         random_state=None,
         ledger=None,
     ):
@@ -128,32 +138,17 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.feature_weights = feature_weights
         self.mechanism = mechanism
         self.dtype = dtype
+        self.resolution = resolution
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.ledger = ledger
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
-        """Find the private bin edges of every feature; spends the budget.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The private rows.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted transformer.
-        """
-        inner_edges = self._fit_quantiles(X)
+    def _set_quantiles(self, released):
         bounds = self._plan_bounds()
         self.n_bins_ = counts_of_features(self.n_bins, self.n_features_in_, "n_bins", 2)
         self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
-        for index, (inner, pair) in enumerate(zip(inner_edges, bounds, strict=True)):
+        for index, (inner, pair) in enumerate(zip(released, bounds, strict=True)):
             self.bin_edges_[index] = with_outer_edges(inner, pair)
-        return self
 
     def _quantiles_of_features(self, n_features):
         n_bins = counts_of_features(self.n_bins, n_features, "n_bins", 2)

@@ -47,7 +47,9 @@ class UnboundedGrid:
         heights = magnitudes.view(np.int64) - (_SMALLEST_BITS - _STEPS_PER_OCTAVE)
         tiny = magnitudes < SMALLEST
         heights[tiny] = (magnitudes[tiny] * (_STEPS_PER_OCTAVE / SMALLEST)).astype(np.int64)
-        np.negative(heights, out=heights, where=values < 0)
+        signs = values.view(np.int64) >> 63  # -1 or 0; negates without a branch for each value
+        heights ^= signs
+        heights -= signs
         heights //= self._steps_per_cell
         heights += self.n_cells // 2
         return heights

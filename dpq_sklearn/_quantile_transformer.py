@@ -10,7 +10,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn._base import PrivateQuantileTransformer
-from dpq_sklearn._compat import Interval, StrOptions, _fit_context
+from dpq_sklearn._compat import Interval, StrOptions
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
 TAIL_KNOTS = 10
@@ -53,6 +53,14 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         The mechanism that finds the quantiles.
     copy : bool, default=True
         False transforms in place where that is possible.
+    resolution : int or None, default=None
+        The public grid has ``2**resolution`` cells, at most 2^40. None is 40 for rows in memory,
+        and 24 for batches and Dask, where a summary takes at most 8 bytes a cell and feature. A
+        cell is ``2**(7 - resolution)`` of its value wide, or without bounds ``2**-resolution`` of
+        their distance.
+    n_jobs : int or None, default=None
+        Number of threads for `fit` and `transform`; -1 is all cores. None is 1, unless in a
+        :func:`joblib.parallel_config` context. The result does not depend on it.
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
         who knows the seed can undo the noise.
@@ -117,6 +125,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         feature_weights=None,
         mechanism="aq",
         copy=True,
+        resolution=None,
+        n_jobs=None,
         random_state=None,
         ledger=None,
     ):
@@ -129,31 +139,16 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.feature_weights = feature_weights
         self.mechanism = mechanism
         self.copy = copy
+        self.resolution = resolution
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.ledger = ledger
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
-        """Find the private quantiles of every feature; spends the budget.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The private rows.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted transformer.
-        """
-        released = self._fit_quantiles(X)
+    def _set_quantiles(self, released):
         q = self._quantiles_of_features(1)[0]
         self.references_ = knot_references(np.array(q))
         pairs = zip(released, self._plan_bounds(), strict=True)
         self.quantiles_ = np.column_stack([knot_values(values, pair) for values, pair in pairs])
-        return self
 
     def _quantiles_of_features(self, n_features):
         q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))

@@ -39,6 +39,15 @@ class ReleasePlan:
     budgets: tuple
     loss: PrivacyLoss
 
+    def of_columns(self, some):
+        """Return the plan for a slice of the columns; the loss is still that of all."""
+        return replace(
+            self,
+            quantiles=self.quantiles[some],
+            grids=self.grids[some],
+            budgets=self.budgets[some],
+        )
+
 
 def plan_release(quantiles, *, eps, delta, rho, bounds, mechanism="aq", weights=None):
     """Return the plan for columns with these lists of ascending distinct quantiles and bounds.
@@ -82,25 +91,26 @@ def charge_ledger(ledger, loss, **facts):
         charge(ledger, loss, **facts)
 
 
-def release_cells(plan, ranks_of_columns, randomness):
-    """Return the released cells of each column. The one place where data meet a mechanism."""
-    streams = randomness.spawn(len(plan.quantiles))
+def release_values(plan, columns, streams, ranks_of=SortedColumn):
+    """Return the released quantiles of each column. The one place where data meet a mechanism.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        Of these columns.
+    columns : iterable
+        What `ranks_of` makes ranks of: fresh float64 arrays, or summaries.
+    streams : list of Randomness
+        One a column, so that it does not matter where and in which order columns are released.
+    ranks_of : callable
+        Takes a column and its grid.
+    """
+    parts = zip(columns, plan.grids, plan.quantiles, plan.budgets, streams, strict=True)
     return [
-        plan.mechanism.release(ranks, quantiles, budget, stream)
-        for ranks, quantiles, budget, stream in zip(
-            ranks_of_columns, plan.quantiles, plan.budgets, streams, strict=True
+        shortest_decimals(
+            grid, plan.mechanism.release(ranks_of(column, grid), quantiles, budget, stream)
         )
-    ]
-
-
-def release_values(plan, columns, randomness):
-    """Return the released quantiles of each column (an iterable of fresh float64 arrays)."""
-    ranks_of_columns = (
-        SortedColumn(column, grid) for column, grid in zip(columns, plan.grids, strict=True)
-    )
-    cells = release_cells(plan, ranks_of_columns, randomness)
-    return [
-        shortest_decimals(grid, released) for grid, released in zip(plan.grids, cells, strict=True)
+        for column, grid, quantiles, budget, stream in parts
     ]
 
 
@@ -185,7 +195,7 @@ def dp_quantiles(
     charge_ledger(
         ledger, loss, what="dp_quantiles", columns=1, detail=f"{ascending.size} quantiles"
     )
-    (released,) = release_values(plan, [as_float_column(x, "x")], randomness)
+    (released,) = release_values(plan, [as_float_column(x, "x")], randomness.spawn(1))
     values = released[inverse.reshape(q_array.shape)]
     values = float(values) if q_array.ndim == 0 else values
     return (values, loss) if return_privacy else values

@@ -1,0 +1,85 @@
+"""Work in pieces: blocks of columns or rows for threads, and progress through batches."""
+
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from joblib import effective_n_jobs
+
+_SECONDS_BETWEEN_LINES = 0.5
+# A thread takes a new block of rows when it has finished one: several each, so that none waits.
+_BLOCKS_PER_THREAD = 4
+
+
+def in_threads(function, arguments, n_jobs):
+    """Return ``[function(argument) for argument in arguments]``, computed in `n_jobs` threads.
+
+    NumPy sorts, counts and calculates without holding Python's lock. `n_jobs` is read as joblib
+    reads it, None and ``joblib.parallel_config`` included.
+    """
+    n_threads = min(effective_n_jobs(n_jobs), len(arguments))
+    if n_threads <= 1:
+        return [function(argument) for argument in arguments]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(function, arguments))
+
+
+def blocks_of_columns(n_columns, n_jobs, most=8):
+    """Return slices of at most `most` columns, and at least one for each thread."""
+    width = max(1, min(most, -(-n_columns // effective_n_jobs(n_jobs))))
+    return [slice(start, start + width) for start in range(0, n_columns, width)]
+
+
+def blocks_of_rows(n_rows, n_jobs, least=65536):
+    """Return slices of at least `least` rows; a single one for a single thread."""
+    n_threads = effective_n_jobs(n_jobs)
+    n_blocks = 1 if n_threads == 1 else _BLOCKS_PER_THREAD * n_threads
+    height = max(least, -(-n_rows // n_blocks))
+    return [slice(start, start + height) for start in range(0, max(n_rows, 1), height)]
+
+
+class Progress:
+    """How far the reading of batches has come: for the person who holds the data.
+
+    Used as a context, it adds to any exception how many batches had been read. Not how many
+    rows: these are private, and exceptions end up in logs.
+    """
+
+    def __init__(self, verbose=False, callback=None):
+        self._verbose, self._callback = verbose, callback
+        self._start = self._printed = time.monotonic()
+        self.n_batches = self.n_rows = 0
+
+    def advance(self, n_rows):
+        """Count a batch that was read."""
+        self.n_batches += 1
+        self.n_rows += n_rows
+        seconds = time.monotonic() - self._start
+        if self._callback is not None:
+            self._callback(self.n_batches, self.n_rows, seconds)
+        if self._verbose and time.monotonic() - self._printed >= _SECONDS_BETWEEN_LINES:
+            self._print(end="")
+
+    def _print(self, end):
+        self._printed = time.monotonic()
+        rate = self.n_rows / max(self._printed - self._start, 1e-9)
+        line = f"{self.n_batches:,} batches, {self.n_rows:,} rows, {rate:,.0f} rows/s"
+        print(f"\r{line}", end=end, file=sys.stderr, flush=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        if self._verbose and self.n_batches:
+            self._print(end="\n")
+        if error is not None:
+            batches = "1 batch" if self.n_batches == 1 else f"{self.n_batches} batches"
+            add_note(error, f"{batches} had been read. Nothing was released.")
+
+
+def add_note(error, note):
+    """Add a line to an exception."""
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif len(error.args) <= 1:  # Python 3.10
+        error.args = ("\n".join([*map(str, error.args), note]),)
