@@ -5,7 +5,7 @@ in the two halves in the same way. One record meets one node a level, not one a 
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -27,32 +27,44 @@ class QuantileNode:
 def quantile_tree(quantiles, budget):
     """Return the root of the balanced tree over ascending distinct `quantiles`; public facts only.
 
-    A node with h levels below and including it spends 1/h of what its path has left and hands
-    the rest to *each* child, so that a shallow branch does not waste the share of a deep one.
+    A node spends a part of what its path has left and hands the rest to *each* child, so that a
+    shallow branch does not waste the share of a deep one. The part is the node's sensitivity
+    beside the sum of sensitivities on an average path below: 1 / levels where all ask for medians.
     """
     return _quantile_tree(tuple(float(q) for q in quantiles), budget)
 
 
 @lru_cache(maxsize=64)  # features with equal shares have equal trees
 def _quantile_tree(quantiles, budget):
-    ideal = budget.before_rounding(len(quantiles))
+    def split(first, last, q_below, q_above):
+        middle = (first + last) // 2
+        return middle, (quantiles[middle] - q_below) / (q_above - q_below)
+
+    @cache
+    def need(first, last, q_below, q_above):
+        """The sensitivities on the way down, averaged over the quantiles."""
+        if first == last:
+            return 0.0
+        middle, q = split(first, last, q_below, q_above)
+        below = (middle - first) * need(first, middle, q_below, quantiles[middle])
+        above = (last - middle - 1) * need(middle + 1, last, quantiles[middle], q_above)
+        return max(q, 1 - q) + (below + above) / max(last - first - 1, 1)
 
     def subtree(first, last, q_below, q_above, budget):
         if first == last:
             return None
-        middle = (first + last) // 2
-        q = quantiles[middle]
-        levels = (last - first).bit_length()
-        rest = budget.part(1 - 1 / levels) if levels > 1 else budget
+        middle, q = split(first, last, q_below, q_above)
+        share = max(q, 1 - q) / need(first, last, q_below, q_above)
+        rest = budget.part(1 - share) if last - first > 1 else budget
         return QuantileNode(
             index=middle,
-            q=(q - q_below) / (q_above - q_below),
-            eps=budget.part(1 / levels).exponential_eps(),
-            left=subtree(first, middle, q_below, q, rest),
-            right=subtree(middle + 1, last, q, q_above, rest),
+            q=q,
+            eps=budget.part(share).exponential_eps(),
+            left=subtree(first, middle, q_below, quantiles[middle], rest),
+            right=subtree(middle + 1, last, quantiles[middle], q_above, rest),
         )
 
-    return subtree(0, len(quantiles), 0.0, 1.0, ideal)
+    return subtree(0, len(quantiles), 0.0, 1.0, budget.before_rounding(len(quantiles)))
 
 
 class ApproximateQuantiles:

@@ -181,9 +181,9 @@ def dp_quantiles(
     --------
     >>> import numpy as np
     >>> from dpq_sklearn import dp_quantiles
-    >>> ages = np.random.default_rng(0).integers(18, 90, size=20_000)
+    >>> ages = np.random.default_rng(0).normal(40, 12, size=20_000).round()
     >>> dp_quantiles(ages, [0.25, 0.5, 0.75], eps=1.0, random_state=0)
-    array([36., 54., 72.])
+    array([32., 40., 48.])
     """
     q_array = checked_quantiles(q)
     ascending, inverse = np.unique(q_array, return_inverse=True)
