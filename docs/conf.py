@@ -39,7 +39,7 @@ numpydoc_xref_param_type = False
 # Every reference inside the project must resolve. What belongs to other projects is only named:
 # looking it up would need the network at build time.
 nitpicky = True
-nitpick_ignore_regex = [(r"py:.*", r"(sklearn|numpy|scipy|pandas|matplotlib|dask)(\..*)?")]
+nitpick_ignore_regex = [(r"py:.*", r"(sklearn|numpy|scipy|pandas|matplotlib|dask|joblib)(\..*)?")]
 
 sphinx_gallery_conf = {
     "examples_dirs": [str(HERE.parent / "examples")],
