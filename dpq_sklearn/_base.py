@@ -1,12 +1,15 @@
 """What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
 
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from itertools import chain
 from numbers import Integral, Real
 from os import PathLike
 
 import numpy as np
+from scipy import sparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
@@ -108,6 +111,44 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         plan, streams = self._paid_plan("fit", SUMMARY_RESOLUTION, former)
         n_rows, summaries = summaries_of(X, plan.grids)
         self._release_summaries(plan, summaries, streams, n_rows)
+
+    def _transform_dask(self, X):
+        """Return the lazy transform of a dask collection, in the same kind of container."""
+        from dpq_sklearn._dask import is_frame, map_rows, meta_of
+
+        global_output = get_config()["transform_output"]
+        output = getattr(self, "_sklearn_output_config", {}).get("transform", global_output)
+        if output != "default":
+            raise ValueError(
+                "dask collections keep their container: transform_output must be 'default' for "
+                f"them, got {output!r}."
+            )
+        meta = self._transform_rows(meta_of(X))
+        if is_frame(X) and sparse.issparse(meta):
+            raise ValueError(
+                'a dask DataFrame cannot hold the sparse rows of encode="onehot": set '
+                'encode="onehot-dense" or "ordinal", or transform a dask Array.'
+            )
+        names = self.get_feature_names_out() if is_frame(X) else None
+        return map_rows(X, self._for_workers()._transform_rows, meta, names)
+
+    def _inverse_transform_dask(self, X):
+        """Return the lazy inverse transform of a dask collection."""
+        from dpq_sklearn._dask import map_rows, meta_of
+
+        meta = self._inverse_transform_rows(0 * meta_of(X))
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            names = [f"x{index}" for index in range(self.n_features_in_)]
+        return map_rows(X, self._for_workers()._inverse_transform_rows, meta, names)
+
+    def _for_workers(self):
+        """Return this estimator without what a worker has no use for."""
+        twin = copy(self)
+        twin.ledger, twin.n_jobs = None, None
+        if hasattr(twin, "copy"):
+            twin.copy = True  # partitions may be shared: they must not be overwritten
+        return twin
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches, *, verbose=False, callback=None):

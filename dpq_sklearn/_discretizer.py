@@ -8,7 +8,8 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from dpq_sklearn._base import PrivateQuantileTransformer, counts_of_features
+from dpq_sklearn._base import PrivateQuantileTransformer, counts_of_features, is_dask
+from dpq_sklearn._batches import blocks_of_rows, in_threads
 from dpq_sklearn._compat import Interval, Options, StrOptions, as_configured_sparse
 
 _ROWS_AT_ONCE = 8192
@@ -171,45 +172,66 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             Bin numbers (``encode="ordinal"``) or indicators, sparse for ``encode="onehot"``.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return self._transform_dask(X)
+        return self._transform_rows(X)
+
+    def _transform_rows(self, X):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
         X = self._validated(X, reset=False, dtype=dtype)
-        bins = self._bins(X)
-        missing = np.isnan(X)
         if self.encode == "ordinal":
-            binned = bins.astype(X.dtype)
-            binned[missing] = np.nan
-            return binned
+            return self._numbered(X, np.zeros(X.shape[1]), np.nan, X.dtype)
+        # The sparse matrix has a one in the column of each value's bin, and nothing for NaN.
+        columns = self._numbered(X, self._first_columns()[:-1], -1, np.int32)
         if self.encode == "onehot-dense":
-            return self._indicators(bins, missing, X.dtype).toarray()
-        return as_configured_sparse(self._indicators(bins, missing, X.dtype))
+            return self._dense_indicators(columns, X.dtype)
+        return as_configured_sparse(self._sparse_indicators(columns, X.dtype))
 
-    def _bins(self, X):
-        """Return the bin number of each value; 0 for NaN."""
-        few = int(self.n_bins_.max()) - 1 <= _MOST_COUNTED_EDGES
-        bins = np.empty(X.shape, dtype=np.uint8 if few else np.int32)
-        for start in range(0, X.shape[0], _ROWS_AT_ONCE):
-            rows = X[start : start + _ROWS_AT_ONCE].T.astype(np.float64, order="C")
-            for index, values in enumerate(rows):
-                inner = self.bin_edges_[index][1:-1]
-                found = _count_below(inner, values) if few else _search_below(inner, values)
-                bins[start : start + _ROWS_AT_ONCE, index] = found
-        return bins
+    def _numbered(self, X, firsts, missing, dtype):
+        """Return for each value the number of its bin plus the first number of its feature."""
+        numbers = np.empty(X.shape, dtype=dtype)
 
-    def _indicators(self, bins, missing, dtype):
-        """Return the sparse matrix with a one in each value's bin and nowhere for NaN."""
-        n_rows, n_features = bins.shape
-        offsets = self._first_columns()
-        columns = (bins + offsets[:-1]).astype(np.int32)
-        if missing.any():
-            present = ~missing
-            columns = columns[present]
-            ends = np.concatenate(([0], np.cumsum(present.sum(axis=1))))
-        else:
+        def number(rows):
+            for start in range(rows.start, min(rows.stop, X.shape[0]), _ROWS_AT_ONCE):
+                some = slice(start, min(start + _ROWS_AT_ONCE, rows.stop))
+                self._number_rows(X[some], firsts, missing, numbers[some])
+
+        in_threads(number, blocks_of_rows(X.shape[0], self.n_jobs), self.n_jobs)
+        return numbers
+
+    def _number_rows(self, X, firsts, missing, numbers):
+        """Write what `_numbered` returns for a few rows."""
+        columns = X.T.astype(np.float64, order="C")
+        block = np.empty(columns.shape, dtype=numbers.dtype)
+        for index, values in enumerate(columns):
+            np.add(_bins_of(values, self.bin_edges_[index][1:-1]), firsts[index], out=block[index])
+        absent = np.isnan(columns)
+        if absent.any():
+            block[absent] = missing
+        numbers[:] = block.T
+
+    def _sparse_indicators(self, columns, dtype):
+        n_rows, n_features = columns.shape
+        present = columns >= 0
+        if present.all():
             columns = columns.ravel()
             ends = np.arange(0, n_rows * n_features + 1, n_features)
+        else:
+            columns = columns[present]
+            ends = np.concatenate(([0], np.cumsum(present.sum(axis=1))))
         ones = np.ones(columns.size, dtype=dtype)
-        shape = (n_rows, int(offsets[-1]))
+        shape = (n_rows, int(self._first_columns()[-1]))
         return sparse.csr_array((ones, columns, ends.astype(np.int32)), shape=shape)
+
+    def _dense_indicators(self, columns, dtype):
+        indicators = np.zeros((columns.shape[0], int(self._first_columns()[-1])), dtype=dtype)
+
+        def indicate(rows):
+            row_numbers, features = np.nonzero(columns[rows] >= 0)
+            indicators[rows][row_numbers, columns[rows][row_numbers, features]] = 1
+
+        in_threads(indicate, blocks_of_rows(columns.shape[0], self.n_jobs), self.n_jobs)
+        return indicators
 
     def _first_columns(self):
         """Return where the indicators of each feature begin, and the width of all."""
@@ -229,6 +251,11 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             Bin centres; NaN where the bin is missing.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return self._inverse_transform_dask(X)
+        return self._inverse_transform_rows(X)
+
+    def _inverse_transform_rows(self, X):
         one_hot = self.encode != "ordinal"
         X = check_array(
             X,
@@ -322,16 +349,11 @@ def with_outer_edges(inner, bounds):
     return np.concatenate(([first], inner, [last]))
 
 
-def _count_below(edges, values):
-    """Return how many edges are at most each value, by comparing with every edge."""
+def _bins_of(values, edges):
+    """Return how many edges are at most each value; anything for NaN."""
+    if edges.size > _MOST_COUNTED_EDGES:
+        return np.searchsorted(edges, values, side="right")
     found = np.zeros(values.shape, dtype=np.uint8)
     for edge in edges:
         found += values >= edge
-    return found
-
-
-def _search_below(edges, values):
-    """Return how many edges are at most each value, by bisection; 0 for NaN."""
-    found = np.searchsorted(edges, values, side="right")
-    found[np.isnan(values)] = 0
     return found

@@ -9,7 +9,8 @@ from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from dpq_sklearn._base import PrivateQuantileTransformer
+from dpq_sklearn._base import PrivateQuantileTransformer, is_dask
+from dpq_sklearn._batches import blocks_of_rows, in_threads
 from dpq_sklearn._compat import Interval, StrOptions
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
@@ -171,6 +172,11 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
             The transformed rows.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return self._transform_dask(X)
+        return self._transform_rows(X)
+
+    def _transform_rows(self, X):
         X = self._validated(X, reset=False, copy=self.copy, force_writeable=True)
         return self._apply(X, self._forward)
 
@@ -188,6 +194,11 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
             Rows in the original space.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return self._inverse_transform_dask(X)
+        return self._inverse_transform_rows(X)
+
+    def _inverse_transform_rows(self, X):
         X = check_array(
             X,
             copy=self.copy,
@@ -204,12 +215,16 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     def _apply(self, X, function):
         """Overwrite `X` with the function of its columns, a block of rows at a time."""
-        for start in range(0, X.shape[0], _ROWS_AT_ONCE):
-            rows = X[start : start + _ROWS_AT_ONCE]
-            block = np.ascontiguousarray(rows.T)
-            for values, quantiles in zip(block, self.quantiles_.T, strict=True):
-                values[:] = function(values, quantiles)
-            rows[:] = block.T
+
+        def apply(rows):
+            for start in range(rows.start, min(rows.stop, X.shape[0]), _ROWS_AT_ONCE):
+                some = X[start : min(start + _ROWS_AT_ONCE, rows.stop)]
+                block = np.ascontiguousarray(some.T)
+                for values, quantiles in zip(block, self.quantiles_.T, strict=True):
+                    values[:] = function(values, quantiles)
+                some[:] = block.T
+
+        in_threads(apply, blocks_of_rows(X.shape[0], self.n_jobs), self.n_jobs)
         return X
 
     def _forward(self, values, quantiles):
