@@ -32,10 +32,11 @@ def meta_of(X):
             "whose number of columns is unknown."
         )
     if is_frame(X):
-        meta = X._meta_nonempty
-        # What objects there are is not known; they are looked at in the workers.
-        objects = [dtype.kind == "O" and not is_text(dtype) for dtype in meta.dtypes]
-        return meta.astype({name: float for name in meta.columns[objects]})
+        meta = X._meta_nonempty.copy()
+        for name, dtype in meta.dtypes.items():
+            if str(dtype) == "object":  # which objects is not known; the workers will see
+                meta[name] = 1.0
+        return meta
     ones = np.ones((1, X.shape[1]), dtype=float if X.dtype.kind == "O" else X.dtype)
     return sparse.csr_array(ones) if sparse.issparse(X._meta) else ones
 
@@ -43,11 +44,6 @@ def meta_of(X):
 def is_frame(X):
     """Return whether a dask collection is a DataFrame, or a Series."""
     return hasattr(type(X), "map_partitions")
-
-
-def is_text(dtype):
-    """Return whether a pandas dtype is one of text."""
-    return str(dtype).startswith("str")
 
 
 def summaries_of(X, grids):

@@ -1,0 +1,330 @@
+"""Dask collections, on all schedulers, also when workers die."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from dpq_sklearn import (
+    BudgetExceededError,
+    DPKBinsDiscretizer,
+    DPQuantileTransformer,
+    PrivacyLedger,
+)
+
+dask = pytest.importorskip("dask")
+dd = pytest.importorskip("dask.dataframe")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+TRANSFORMERS = {
+    "ordinal": DPKBinsDiscretizer(encode="ordinal", random_state=0),
+    "dense": DPKBinsDiscretizer([3, 4, 5], encode="onehot-dense", random_state=0),
+    "uniform": DPQuantileTransformer(7, random_state=0),
+    "normal": DPQuantileTransformer(7, output_distribution="normal", random_state=0),
+}
+each_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS.values(), ids=TRANSFORMERS)
+# Whatever dask deprecates inside itself is not the business of these tests.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:(dask|distributed|tornado)"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:(dask|distributed|tornado)"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """Threads, unless a test or a cluster says otherwise."""
+    with dask.config.set(scheduler="threads"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.lognormal(size=(2000, 2)), columns=["a", "b"])
+    frame["year"] = rng.integers(1900, 2020, size=2000)
+    frame.loc[::7, "b"] = np.nan
+    frame.index += 17
+    return frame
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    cluster = distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        memory_limit=0,
+    )
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def client(cluster):
+    with distributed.Client(cluster) as client, dask.config.set(scheduler=None):
+        yield client
+
+
+def in_memory(transformer, frame):
+    return clone(transformer).set_params(resolution=24).fit(frame)
+
+
+def assert_same_fit(one, other):
+    for name in ("quantiles_", "references_", "n_bins_", "feature_names_in_"):
+        if hasattr(one, name):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+    for edges in zip(getattr(one, "bin_edges_", []), getattr(other, "bin_edges_", []), strict=True):
+        assert np.array_equal(*edges)
+    assert one.privacy_ == other.privacy_
+    assert {n for n in vars(one) if n.endswith("_")} == {n for n in vars(other) if n.endswith("_")}
+
+
+@each_transformer
+@pytest.mark.parametrize("npartitions", [1, 3, 70])
+def test_frame_gives_what_memory_gives_and_stays_a_frame(transformer, npartitions, frame):
+    partitions = dd.from_pandas(frame, npartitions=npartitions)
+    expected, fitted = in_memory(transformer, frame), clone(transformer).fit(partitions)
+    assert_same_fit(expected, fitted)
+    transformed = fitted.transform(partitions)
+    assert isinstance(transformed, type(partitions))
+    assert transformed.npartitions == partitions.npartitions
+    computed = transformed.compute()
+    assert list(transformed.columns) == list(computed.columns)
+    assert list(computed.columns) == list(expected.get_feature_names_out())
+    assert transformed.dtypes.equals(computed.dtypes)
+    assert computed.index.equals(frame.index)
+    np.testing.assert_array_equal(computed, expected.transform(frame))
+    back = fitted.inverse_transform(transformed)
+    assert list(back.columns) == ["a", "b", "year"]
+    assert back.dtypes.equals(back.compute().dtypes)
+    np.testing.assert_array_equal(
+        back.compute(), expected.inverse_transform(expected.transform(frame))
+    )
+
+
+@each_transformer
+@pytest.mark.parametrize("chunks", [(2000, 3), (300, 3), (300, 1), ((1, 1999), (2, 1))])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_array_gives_what_memory_gives_and_stays_an_array(transformer, chunks, dtype, frame):
+    X = frame.to_numpy(dtype=dtype)
+    blocks = da.from_array(X, chunks=chunks)
+    expected, fitted = in_memory(transformer, X), clone(transformer).fit(blocks)
+    assert_same_fit(expected, fitted)
+    transformed = fitted.transform(blocks)
+    assert isinstance(transformed, da.Array)
+    assert transformed.chunks[0] == blocks.chunks[0]
+    assert transformed.shape == transformed.compute().shape
+    assert transformed.dtype == transformed.compute().dtype == expected.transform(X).dtype
+    np.testing.assert_array_equal(transformed.compute(), expected.transform(X))
+    back = fitted.inverse_transform(transformed).compute()
+    np.testing.assert_array_equal(back, expected.inverse_transform(expected.transform(X)))
+
+
+@each_transformer
+def test_unknown_chunk_sizes_and_empty_partitions_are_fine(transformer, frame):
+    partitions = dd.from_pandas(frame, npartitions=70)
+    some, few = partitions[partitions["a"] > 6], frame[frame["a"] > 6]
+    assert some.map_partitions(len).compute().min() == 0
+    expected = in_memory(transformer, few)
+    assert_same_fit(expected, clone(transformer).fit(some))
+    computed = expected.transform(few)
+    np.testing.assert_array_equal(expected.transform(some).compute(), computed)
+    blocks = some.to_dask_array()
+    assert np.isnan(blocks.shape[0])
+    fitted = clone(transformer).fit(blocks)
+    assert np.isnan(fitted.transform(blocks).shape[0])
+    np.testing.assert_array_equal(fitted.transform(blocks).compute(), computed)
+
+
+@each_transformer
+@pytest.mark.parametrize("backend", ["pyarrow", "numpy_nullable"])
+def test_arrow_backed_and_nullable_types_are_fine(transformer, backend, frame):
+    converted = frame.convert_dtypes(dtype_backend=backend)
+    partitions = dd.from_pandas(converted, npartitions=3)
+    fitted = clone(transformer).fit(partitions)
+    assert_same_fit(in_memory(transformer, frame), fitted)
+    transformed = fitted.transform(partitions)
+    assert transformed.dtypes.equals(transformed.compute().dtypes)
+    np.testing.assert_array_equal(
+        transformed.compute(), in_memory(transformer, frame).transform(frame)
+    )
+
+
+def test_parquet_folder(tmp_path, frame):
+    pytest.importorskip("pyarrow")
+    dd.from_pandas(frame, npartitions=4).to_parquet(tmp_path / "rows")
+    fitted = DPKBinsDiscretizer(random_state=0).fit(dd.read_parquet(tmp_path / "rows"))
+    assert_same_fit(in_memory(DPKBinsDiscretizer(random_state=0), frame), fitted)
+
+
+def test_sparse_output_is_an_array_of_sparse_blocks_or_an_error(frame):
+    discretizer = DPKBinsDiscretizer(random_state=0)
+    partitions = dd.from_pandas(frame, npartitions=3)
+    with pytest.raises(ValueError, match='cannot hold the sparse rows of encode="onehot"'):
+        discretizer.fit(partitions).transform(partitions)
+    blocks = da.from_array(frame.to_numpy(), chunks=(700, 2))
+    discretizer.fit(blocks)
+    transformed, expected = discretizer.transform(blocks), discretizer.transform(frame.to_numpy())
+    assert type(transformed._meta) is type(transformed.compute()) is type(expected)
+    assert (transformed.compute() != expected).nnz == 0
+    np.testing.assert_array_equal(
+        discretizer.inverse_transform(transformed).compute(),
+        discretizer.inverse_transform(expected),
+    )
+
+
+@each_transformer
+def test_transform_is_lazy(transformer, frame):
+    read = []
+
+    def reading(part):
+        read.append(len(part))
+        return part
+
+    partitions = dd.from_pandas(frame, npartitions=3).map_partitions(reading, meta=frame[:0])
+    fitted = clone(transformer).fit(partitions)
+    assert sum(read) == len(frame)
+    fitted.inverse_transform(fitted.transform(partitions))
+    assert sum(read) == len(frame)
+
+
+def test_partitions_are_never_overwritten(frame):
+    X = frame.to_numpy()
+    before = X.copy()
+    blocks = da.from_array(X, chunks=(500, 3))
+    fitted = DPQuantileTransformer(copy=False).fit(blocks)
+    fitted.inverse_transform(fitted.transform(blocks)).compute()
+    np.testing.assert_array_equal(X, before)
+
+
+def test_what_cannot_be_fitted_is_refused_before_it_is_paid(frame, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=10.0)
+    partitions = dd.from_pandas(frame.assign(name="secret"), npartitions=2)
+    cases = [
+        (partitions, TypeError, "column 'name' of X.* got one of type str"),
+        (partitions["a"], ValueError, "Expected 2D array"),
+        (da.ones(5), ValueError, "Expected 2D array"),
+        (da.ones((5, 2)) * 1j, ValueError, "Complex data not supported"),
+        (dask.delayed(frame), TypeError, "must be a DataFrame or an Array"),
+    ]
+    for X, error, message in cases:
+        with pytest.raises(error, match=message):
+            DPKBinsDiscretizer(ledger=ledger).fit(X)
+    assert ledger.spent().eps == 0
+    fitted = DPKBinsDiscretizer(encode="ordinal").fit(partitions[["a", "b"]])
+    with pytest.raises(ValueError, match="feature names should match"):
+        fitted.transform(partitions[["b", "a"]])
+    with pytest.raises(ValueError, match="X has 3 features"):
+        DPKBinsDiscretizer().fit(da.ones((5, 2))).transform(da.ones((5, 3)))
+
+
+def test_output_containers_of_scikit_learn_are_refused(frame):
+    partitions = dd.from_pandas(frame, npartitions=2)
+    fitted = DPQuantileTransformer().set_output(transform="pandas").fit(partitions)
+    with pytest.raises(ValueError, match="keep their container"):
+        fitted.transform(partitions)
+
+
+def test_no_rows_raise_what_fit_raises(frame):
+    partitions = dd.from_pandas(frame, npartitions=2)
+    with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\) \(shape=\(0, 3\)\)"):
+        DPKBinsDiscretizer().fit(partitions[partitions["a"] < 0])
+
+
+def test_ledger_is_charged_once_before_the_workers_read(frame, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=1.0)
+    spent = []
+
+    def reading(part):
+        spent.append(ledger.spent().eps)
+        return part
+
+    partitions = dd.from_pandas(frame, npartitions=3).map_partitions(reading, meta=frame[:0])
+    fitted = DPKBinsDiscretizer(encode="ordinal", ledger=ledger).fit(partitions)
+    assert spent == [1.0] * 3
+    with pytest.raises(BudgetExceededError, match="Nothing was read"):
+        fitted.fit(partitions)
+    fitted.transform(partitions).compute()  # the former fit is still there, and free
+    assert len(ledger.records()) == 1
+    assert fitted._for_workers().ledger is None
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+def test_every_scheduler(scheduler, frame):
+    transformer = DPQuantileTransformer(7, random_state=0)
+    partitions = dd.from_pandas(frame, npartitions=5)
+    expected = in_memory(transformer, frame)
+    with dask.config.set(scheduler=scheduler, num_workers=2):
+        fitted = clone(transformer).fit(partitions)
+        assert_same_fit(expected, fitted)
+        np.testing.assert_array_equal(
+            fitted.transform(partitions).compute(), expected.transform(frame)
+        )
+
+
+@each_transformer
+def test_cluster(transformer, client, frame):
+    partitions = dd.from_pandas(frame, npartitions=20)
+    expected, fitted = in_memory(transformer, frame), clone(transformer).fit(partitions)
+    assert_same_fit(expected, fitted)
+    transformed = fitted.transform(partitions)
+    np.testing.assert_array_equal(transformed.compute(), expected.transform(frame))
+    np.testing.assert_array_equal(
+        fitted.inverse_transform(transformed).compute(),
+        expected.inverse_transform(expected.transform(frame)),
+    )
+
+
+def die_once(part, marker):
+    """Kill this worker the first time that the partition is read."""
+    time.sleep(0.05)
+    if len(part) and part.index[0] > 1000:
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return part
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a worker")
+def test_a_worker_that_dies_costs_no_budget_and_changes_nothing(client, frame, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=1.0)
+    transformer = DPKBinsDiscretizer(encode="ordinal", random_state=0)
+    partitions = dd.from_pandas(frame, npartitions=20)
+    marker = tmp_path / "died"
+    dangerous = partitions.map_partitions(die_once, str(marker), meta=frame[:0])
+    fitted = clone(transformer).set_params(ledger=ledger).fit(dangerous)
+    assert marker.exists()
+    assert_same_fit(in_memory(transformer, frame), fitted)
+    assert len(ledger.records()) == 1
+
+
+def objects(part):
+    """Make one cell of one partition something else than a number."""
+    part = part.astype(object)
+    if len(part) and part.index[0] > 1000:
+        part.iloc[0, 1] = "a secret cell"
+    return part
+
+
+def test_a_partition_that_raises_leaves_nothing_and_tells_no_cell(client, frame, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=2.0)
+    partitions = dd.from_pandas(frame, npartitions=4)
+    fitted = DPKBinsDiscretizer(ledger=ledger).fit(partitions)
+    broken = partitions.map_partitions(objects, meta=frame[:0].astype(object))
+    with pytest.raises(TypeError, match=r"column 'b' of X.* got one of type str") as caught:
+        fitted.fit(broken)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(fitted)
+    assert len(ledger.records()) == 2
