@@ -60,6 +60,19 @@ sphinx_gallery_conf = {
 }
 suppress_warnings = ["config.cache"]
 
+
+def link_to_gallery(app, docname, source):
+    """Links to scripts, which work in a repository browser, become links to their gallery pages."""
+    for script in (HERE.parent / "examples").glob("*.py"):
+        page = f"](auto_examples/{script.stem}.rst)"
+        source[0] = source[0].replace(f"](../examples/{script.name})", page)
+    source[0] = source[0].replace("](../examples)", "](auto_examples/index.rst)")
+
+
+def setup(app):
+    app.connect("source-read", link_to_gallery)
+
+
 html_theme = "pydata_sphinx_theme"
 html_title = f"dpq_sklearn {release}"
 html_static_path = ["_static"]

@@ -4,8 +4,9 @@ How close are private bins to exact ones?
 
 Five bins of each feature, exactly and with ``eps=1`` for all three features together. The features
 are of the awkward kind: one has a long tail, one is zero for many rows, one has only a few
-different values. Private edges are numbers on a public grid with few digits, so they fall on the
-values of tied data and not beside them.
+different values. A private edge is the shortest decimal in its cell of a public grid, so it hits a
+value that many rows share exactly. It may also fall into the gap between two such values, which
+bins the rows as the next value would.
 """
 
 import matplotlib.pyplot as plt

@@ -1,0 +1,55 @@
+"""
+How many bins can I afford?
+===========================
+
+The error of a private edge is a number of rows that can be computed before any data are seen:
+:func:`~dpq_sklearn.expected_rank_error`. It depends on the number of bins, the number of features
+and eps. Whether it is too much depends on how many rows a bin has.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from dpq_sklearn import expected_rank_error, suggest_n_bins
+
+# %%
+# The edge that is expected to be furthest off, in rows. No data are needed.
+numbers_of_bins = np.arange(2, 65)
+settings = {
+    "1 feature, eps = 1": {"eps": 1.0, "n_features": 1},
+    "10 features, eps = 1": {"eps": 1.0, "n_features": 10},
+    "10 features, eps = 1, delta = 1e-6": {"eps": 1.0, "delta": 1e-6, "n_features": 10},
+    "10 features, eps = 0.1": {"eps": 0.1, "n_features": 10},
+}
+errors = {
+    name: np.array([expected_rank_error(int(n), **setting).max() for n in numbers_of_bins])
+    for name, setting in settings.items()
+}
+
+# %%
+# :func:`~dpq_sklearn.suggest_n_bins` answers the question for a number of rows: the most bins, a
+# power of two, whose edges are off by at most a tenth of a bin.
+print(f"{'rows':>10}" + "".join(f"{name:>38}" for name in settings))
+for n_rows in (1_000, 10_000, 100_000, 1_000_000):
+    suggested = [suggest_n_bins(n_rows, **setting) for setting in settings.values()]
+    print(f"{n_rows:>10,}" + "".join(f"{n:>38}" for n in suggested))
+
+# %%
+# Left, the error in rows. The dips are at powers of two, where every split asks for a median; ten
+# features or a tenth of the eps cost a factor of ten. Right, the same in bins for 10,000 rows: bins
+# get narrower as the error gets larger. Stay below the line of a tenth of a bin.
+fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.6), layout="constrained")
+styles = [("-", "#0072B2"), ("--", "#D55E00"), ("-.", "#009E73"), (":", "#CC79A7")]
+for (name, error), (style, color) in zip(errors.items(), styles, strict=True):
+    left.plot(numbers_of_bins, error, style, color=color, lw=2, label=name)
+    right.plot(numbers_of_bins, error * numbers_of_bins / 10_000, style, color=color, lw=2)
+right.axhline(0.1, color="black", lw=1)
+right.annotate("a tenth of a bin", (64, 0.1), (0, 3), textcoords="offset points", ha="right")
+left.set(title="Error of the worst edge", ylabel="standard deviation of its rank, rows")
+right.set(title="The same for 10,000 rows", ylabel="standard deviation of its rank, bins")
+for ax in (left, right):
+    ax.set(xlabel="number of bins", yscale="log", xticks=[2, 8, 16, 32, 64])
+    ax.grid(axis="y", color="0.9")
+    ax.spines[["top", "right"]].set_visible(False)
+fig.legend(loc="outside lower center", ncols=2, frameon=False)
+plt.show()

@@ -1,0 +1,177 @@
+"""The documentation says what the code does: names, defaults, commands, links, examples."""
+
+import ast
+import inspect
+import re
+import warnings
+from dataclasses import is_dataclass
+from pathlib import Path
+
+import pytest
+
+import dpq_sklearn
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGE_NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+PUBLIC = [getattr(dpq_sklearn, name) for name in dpq_sklearn.__all__]
+every_page = pytest.mark.parametrize("page", PAGES, ids=PAGE_NAMES)
+every_public_object = pytest.mark.parametrize("thing", PUBLIC, ids=dpq_sklearn.__all__)
+
+
+def public_functions(thing):
+    """Yield a function, or what belongs to a class and is written in this package."""
+    if inspect.isfunction(thing):
+        yield thing.__name__, thing, thing
+        return
+    if not issubclass(thing, Exception):
+        yield thing.__name__, thing, thing.__init__
+    for name, method in inspect.getmembers(thing, inspect.isroutine):
+        ours = str(getattr(method, "__module__", "")).startswith("dpq_sklearn")
+        if ours and not name.startswith("_"):
+            yield f"{thing.__name__}.{name}", method, method
+
+
+def documented_parameters(docstring):
+    """Return {name: what follows the colon} of a numpydoc Parameters section."""
+    section = re.search(r"\nParameters\n-+\n(.*?)(?=\n\n\S[^\n]*\n-+\n|\Z)", docstring, re.S)
+    lines = section[1].splitlines() if section else []
+    documented = {}
+    for line in lines:
+        if line and not line.startswith(" "):
+            names, _, description = line.partition(" : ")
+            documented |= {name.strip(" *"): description for name in names.split(",")}
+    return documented
+
+
+def test_api_page_lists_the_catalogue():
+    text = (ROOT / "docs" / "api.md").read_text()
+    blocks = re.findall(r"\.\. autosummary::\n(.*?)```", text, re.S)
+    listed = re.findall(r"^   (\w+)$", "\n".join(blocks), re.M)
+    assert sorted(listed) == dpq_sklearn.__all__
+
+
+def check_defaults(thing):
+    for where, owner, function in public_functions(thing):
+        documented = documented_parameters(inspect.getdoc(owner) or "")
+        if not documented and owner is not thing:
+            continue  # a method of one line, without a list of parameters
+        for name, parameter in inspect.signature(function).parameters.items():
+            if name == "self":
+                continue
+            assert name in documented, f"{where} does not document {name}"
+            stated = re.search(r"default=(.+)$", documented[name])
+            if stated:
+                assert ast.literal_eval(stated[1]) == parameter.default, f"{where}: {name}"
+            elif documented[name] not in ("", "None") and not is_dataclass(thing):
+                assert parameter.default is parameter.empty, f"{where}: {name}"
+
+
+@every_public_object
+def test_documented_defaults_are_the_real_ones(thing):
+    check_defaults(thing)
+
+
+def test_the_test_of_defaults_has_power():
+    def wrong(a=1):
+        """Do nothing.
+
+        Parameters
+        ----------
+        a : int, default=2
+            A number.
+        """
+
+    with pytest.raises(AssertionError, match="wrong: a"):
+        check_defaults(wrong)
+
+
+@every_public_object
+def test_public_objects_have_words_and_an_example(thing):
+    docstring = inspect.getdoc(thing)
+    assert docstring and not docstring.startswith(thing.__name__)
+    if not (inspect.isclass(thing) and issubclass(thing, Exception)):
+        assert "\nExamples\n" in docstring and ">>> " in docstring
+    for where, owner, _ in public_functions(thing):
+        assert inspect.getdoc(owner), where
+
+
+@pytest.mark.parametrize(
+    "name", ["DPKBinsDiscretizer", "DPQuantileTransformer", "dp_quantiles", "sanitize"]
+)
+def test_releases_state_their_privacy(name):
+    assert "**Privacy.**" in inspect.getdoc(getattr(dpq_sklearn, name))
+
+
+def slugs(page):
+    """Return the anchors of a page: its headings as repository browsers spell them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_page
+def test_internal_links_resolve(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in slugs(file), f"{page.name} links to {target}"
+
+
+@every_page
+def test_files_and_tests_that_are_named_exist(page):
+    text = page.read_text()
+    for name in re.findall(r"\b((?:examples|tests|docs|dpq_sklearn)/[\w/.]+\.\w+)", text):
+        assert (ROOT / name).exists(), name
+    for file, test in re.findall(r"(tests/\w+\.py)::(\w+)", text):
+        assert f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
+
+
+@every_page
+def test_options_of_commands_exist(page):
+    for script, rest in re.findall(r"python (examples/\S+\.py)([^\n`]*)", page.read_text()):
+        source = (ROOT / script).read_text()
+        for option in re.findall(r"--[\w-]+", rest.split("&&")[0]):
+            assert f'"{option}"' in source, f"{script} {option}"
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/getting_started.md", "docs/user_guide.md"])
+def test_python_in_the_pages_runs(name, capsys):
+    """All blocks of a page in their order; what is printed is checked where the page shows it."""
+    text = (ROOT / name).read_text()
+    namespace = {}
+    for code, _, shown in re.findall(r"```python\n(.*?)```\n(\n```text\n(.*?)```)?", text, re.S):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            exec(compile(code, name, "exec"), namespace)
+        printed = capsys.readouterr().out
+        if shown:
+            assert printed.split() == shown.split()
+
+
+def gallery_scripts():
+    return sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", gallery_scripts(), ids=lambda script: script.stem)
+def test_gallery_scripts_ask_a_question_and_are_listed(script):
+    source = script.read_text()
+    title, line, empty = ast.get_docstring(ast.parse(source)).splitlines()[:3]
+    assert line == "=" * len(title) and empty == ""
+    assert f'"{script.stem}"' in (ROOT / "docs" / "gallery_order.py").read_text()
+    if script.stem.startswith("plot_"):
+        assert title.endswith("?") and source.endswith("plt.show()\n")
+
+
+def test_site_uses_what_the_docs_extra_installs():
+    pytest.importorskip("sphinx", reason="the site is built with the extra 'docs'")
+    conf = (ROOT / "docs" / "conf.py").read_text()
+    extra = re.search(r"^docs = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.S | re.M)[1]
+    extensions = ast.literal_eval(re.search(r"extensions = (\[.*?\])", conf, re.S)[1])
+    for extension in extensions:
+        package = extension.partition(".")[0].replace("_", "-")
+        assert f'"{package}>=' in extra, package
