@@ -89,5 +89,18 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {page: [] for page in ("index", "changelog", "contributing")}
+# Pages without pages below them have no use for a sidebar.
+html_sidebars = {
+    page: []
+    for page in (
+        "index",
+        "getting_started",
+        "user_guide",
+        "privacy",
+        "coming_from",
+        "limitations",
+        "changelog",
+        "contributing",
+    )
+}
 html_show_sourcelink = False
