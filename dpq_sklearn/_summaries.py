@@ -27,6 +27,7 @@ _TABLE_PER_ENTRY = 8
 _OCCUPIED_SHARE_OF_TABLE = 32
 _LARGEST_TABLE = 2**26
 _LEAST_PENDING = 2**16
+_VALUES_AT_ONCE = 2**15
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Summary:
     def n_records(self):
         """How many records were counted; private, like all the rest."""
         return int(self.counts.sum())
+
+    def __reduce__(self):
+        # On its way between workers every number takes as few bytes as its array allows.
+        return _unpacked, (_packed(self.cells), _packed(self.counts))
 
 
 def with_resolution(grid, resolution):
@@ -58,7 +63,7 @@ def empty_summary():
 
 def summarize(values, grid):
     """Return the summary of a float64 column; NaN are ignored."""
-    return _summary_of_cells(grid.cells_of(_present(values)))
+    return _summary_of_cells(_all_cells(values, grid))
 
 
 def merge(*summaries):
@@ -113,10 +118,11 @@ class SummaryBuilder:
 
     def add(self, values):
         """Count a float64 column; NaN are ignored, and the values are not kept."""
-        cells = self._grid.cells_of(_present(values))
         if self._table is not None:
-            np.add.at(self._table, cells, 1)
+            for cells in _some_cells(values, self._grid):
+                np.add.at(self._table, cells, 1)
             return
+        cells = _all_cells(values, self._grid)
         self._pending.append(cells)
         self._n_pending += cells.size
         if self._n_pending > max(_LEAST_PENDING, self._summary.cells.size):
@@ -141,18 +147,40 @@ class SummaryBuilder:
         return self._summary if self._table is None else _summary_of_table(self._table, 0)
 
 
-def _present(values):
-    missing = np.isnan(values)
-    return values[~missing] if missing.any() else values
+def _packed(numbers):
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
+
+
+def _unpacked(cells, counts):
+    return Summary(cells.astype(np.int64), counts.astype(np.int64))
+
+
+def _some_cells(values, grid):
+    """Yield the cells of a few values at a time, which stay in the cache; NaN have none."""
+    for start in range(0, values.size, _VALUES_AT_ONCE):
+        some = values[start : start + _VALUES_AT_ONCE]
+        missing = np.isnan(some)
+        yield grid.cells_of(some[~missing] if missing.any() else some)
+
+
+def _all_cells(values, grid):
+    """Return the cells of all values but NaN."""
+    all_cells = np.empty(values.size, dtype=np.int64)
+    n_found = 0
+    for cells in _some_cells(values, grid):
+        all_cells[n_found : n_found + cells.size] = cells
+        n_found += cells.size
+    return all_cells[:n_found]
 
 
 def _summary_of_cells(cells):
-    """Return the summary of cells in any order, one a record; sorts them in place or counts."""
+    """Return the summary of cells in any order, one a record; overwrites them."""
     if cells.size == 0:
         return empty_summary()
     first, last = int(cells.min()), int(cells.max())
     if last - first < _TABLE_PER_ENTRY * cells.size:
-        return _summary_of_table(np.bincount(cells - first), first)
+        cells -= first
+        return _summary_of_table(np.bincount(cells), first)
     cells.sort()
     distinct, starts = _runs(cells)
     return Summary(distinct, np.diff(starts, append=cells.size))
@@ -161,7 +189,9 @@ def _summary_of_cells(cells):
 def _summary_of_table(table, first):
     """Return the summary of a table of counts that begins with the cell `first`."""
     occupied = np.flatnonzero(table > 0)  # several times as fast as of integers
-    return Summary(occupied + first, table[occupied])
+    counts = table[occupied]
+    occupied += first
+    return Summary(occupied, counts)
 
 
 def _runs(ascending):

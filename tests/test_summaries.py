@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -96,6 +97,15 @@ def test_all_ways_to_count_and_to_merge_agree(ways, rng):
 def test_counts_of_the_same_cell_add_up_to_large_numbers():
     large = Summary(np.array([3, 5]), np.array([2**38, 1]))
     assert_same(merge(large, large, large), [3, 5], [3 * 2**38, 3])
+
+
+@pytest.mark.parametrize("largest", [0, 255, 256, 2**16, 2**31, 2**40 - 1])
+def test_pickles_are_small_and_exact(largest):
+    summary = Summary(np.arange(1000) + largest, np.full(1000, largest))
+    restored = pickle.loads(pickle.dumps(summary))
+    assert_same(restored, summary.cells, summary.counts)
+    assert len(pickle.dumps(summary)) < 1000 * (8 if largest < 2**31 else 16) + 1000
+    assert_same(pickle.loads(pickle.dumps(empty_summary())), [], [])
 
 
 def test_merge_columns_merges_column_by_column():
