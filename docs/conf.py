@@ -32,6 +32,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"
 autodoc_default_options = {"members": True, "inherited-members": True}
 numpydoc_show_class_members = False  # the class template lists them
 numpydoc_xref_param_type = False
@@ -48,6 +49,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r".*\.py$",
     "ignore_pattern": r"(benchmarks|paper)[/\\]",
     "within_subsection_order": "gallery_order.ReadingOrder",
+    "default_thumb_file": str(HERE / "_static" / "private_bins.png"),
     "abort_on_example_error": True,
     "show_memory": False,
     "min_reported_time": 1000,

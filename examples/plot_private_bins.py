@@ -37,7 +37,7 @@ for name, edges, private_edges in zip(columns, exact, private.bin_edges_, strict
 # %%
 # Both kinds of edges over a histogram of the made-up data. (Of real private data the histogram
 # would not be yours to show.)
-fig, axes = plt.subplots(3, 1, figsize=(7, 7.5), layout="constrained")
+fig, axes = plt.subplots(3, 1, figsize=(7, 6), layout="constrained")
 for ax, (name, column), edges, private_edges in zip(
     axes, columns.items(), exact, private.bin_edges_, strict=True
 ):
