@@ -3,6 +3,7 @@
 from dpq_sklearn._accounting import PrivacyLoss
 from dpq_sklearn._bounds import rank_error_bound
 from dpq_sklearn._discretizer import DPKBinsDiscretizer
+from dpq_sklearn._displays import DPQuantileDisplay
 from dpq_sklearn._expected_error import expected_rank_error, suggest_n_bins
 from dpq_sklearn._ledger import BudgetExceededError, LedgerError, PrivacyLedger
 from dpq_sklearn._planning import plan_search
@@ -13,6 +14,7 @@ from dpq_sklearn._version import __version__  # noqa: F401
 __all__ = [
     "BudgetExceededError",
     "DPKBinsDiscretizer",
+    "DPQuantileDisplay",
     "DPQuantileTransformer",
     "LedgerError",
     "PrivacyLedger",

@@ -20,13 +20,14 @@ from dpq_sklearn._columns import (
     as_float_matrix,
     as_table,
     fresh_columns,
+    needs_conversion,
     readable_columns,
     refuse_what_sklearn_would_quote,
 )
 from dpq_sklearn._compat import HasMethods, Interval, StrOptions, _fit_context
 from dpq_sklearn._grid import checked_bounds
 from dpq_sklearn._quantiles import MECHANISMS, charge_ledger, plan_release, release_values
-from dpq_sklearn._random import make_randomness
+from dpq_sklearn._random import checked_random_state, make_randomness
 from dpq_sklearn._summaries import (
     FULL_RESOLUTION,
     SUMMARY_RESOLUTION,
@@ -68,6 +69,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """Set the fitted attributes from the released quantiles of every feature."""
         raise NotImplementedError
 
+    def _set_rank_errors(self, plan):
+        """Set the expected errors of the ranks: public facts, where the mechanism knows them."""
+        raise NotImplementedError
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
         """Find the private quantiles of every feature; spends the budget.
@@ -88,15 +93,22 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         # The order matters: parameters first, then the container (its shape, its types), then
         # the price, and only then the numbers.
         with self._all_or_nothing() as former:
-            budgets_for(self.eps, self.delta, self.rho)
+            self._check_request()
             if is_dask(X):
                 self._fit_dask(X, former)
             else:
-                self._fit_rows(self._validated(X, reset=True), former)
+                self._fit_rows(X, former)
         return self
 
+    def _check_request(self):
+        """Raise for a budget or a random state that cannot be, before anything is looked at."""
+        budgets_for(self.eps, self.delta, self.rho)
+        checked_random_state(self.random_state)
+
     def _fit_rows(self, X, former):
+        read = self._checked_container(X, reset=True)
         plan, streams = self._paid_plan("fit", FULL_RESOLUTION, former)
+        X = read()
 
         def release(some):
             return release_values(plan.of_columns(some), fresh_columns(X[:, some]), streams[some])
@@ -186,15 +198,16 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                 f"{type(batches).__name__}: use fit, or put it into a list."
             )
         with self._all_or_nothing() as former:
-            budgets_for(self.eps, self.delta, self.rho)
+            self._check_request()
             builders = None
             with Progress(verbose, callback) as progress:
                 for batch in batches:
                     first = builders is None
-                    X = self._validated(batch, reset=first, ensure_min_samples=0)
+                    read = self._checked_container(batch, reset=first, ensure_min_samples=0)
                     if first:
                         plan, streams = self._paid_plan("fit_batches", SUMMARY_RESOLUTION, former)
                         builders = [SummaryBuilder(grid) for grid in plan.grids]
+                    X = read()
                     self._count(X, builders)
                     progress.advance(X.shape[0])
                 if builders is None:
@@ -250,6 +263,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     def _finish(self, plan, released):
         self._set_quantiles(list(released))
+        self._set_rank_errors(plan)
         self.privacy_ = plan.loss
 
     @contextmanager
@@ -298,21 +312,30 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         return bounds_of_features(self.bounds, self.n_features_in_, names)
 
-    def _validated(self, X, *, reset, dtype=(np.float64, np.float32), **options):
-        """Return `X` as an array of floats after scikit-learn's checks of names and shapes.
+    def _validated(self, X, *, reset, **options):
+        """Return `X` as an array of floats after scikit-learn's checks of names and shapes."""
+        return self._checked_container(X, reset=reset, **options)()
+
+    def _checked_container(self, X, *, reset, dtype=(np.float64, np.float32), **options):
+        """Check the names and the shape of `X`, and return a function that reads its numbers.
 
         NaN and infinities pass, and a cell that is not a number is reported by its column and
-        type only.
+        type only, when it is read.
         """
         options |= {"dtype": dtype, "ensure_all_finite": False}
         X = as_table(X)
         refuse_what_sklearn_would_quote(X)
-        converted = as_float_matrix(X)
-        if converted is None:
-            return validate_data(self, X, reset=reset, **options)
-        converted = check_array(converted, estimator=self, input_name="X", **options)
+        if not needs_conversion(X):
+            X = validate_data(self, X, reset=reset, **options)
+            return lambda: X
+
+        def read():
+            return check_array(as_float_matrix(X), estimator=self, input_name="X", **options)
+
+        if len(X) == 0:
+            read()  # there are no cells, and scikit-learn's checks have a say
         validate_data(self, X, reset=reset, skip_check_array=True)
-        return converted
+        return read
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

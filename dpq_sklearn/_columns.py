@@ -32,39 +32,47 @@ def as_float_column(column, name):
     raise ValueError(f"{name} must hold real numbers, got dtype {array.dtype}.")
 
 
-def as_float_matrix(X):
-    """Return a float64 matrix of a table or an array that check_array would read cell by cell.
+def needs_conversion(X):
+    """Return whether check_array would have to read `X` cell by cell, and could quote a cell.
 
-    None if `X` is an array of real numbers already, or nothing that this function knows: then
-    scikit-learn's own validation says no word about values.
+    False for arrays and tables of real numbers, and for what this module does not know:
+    scikit-learn's own validation then looks at the container only.
     """
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
-        if all(getattr(dtype, "kind", "O") in _REAL_KINDS for dtype in X.dtypes):
-            return None
-        columns = [as_float_column(X[name], f"column {name!r} of X") for name in X.columns]
-        return np.column_stack(columns) if columns else np.empty((len(X), 0))
-    if hasattr(X, "column_names") and hasattr(X, "schema"):  # an Arrow table
-        names = [f"column {name!r} of X" for name in X.column_names]
-        columns = [
-            as_float_column(column, name) for column, name in zip(X.columns, names, strict=True)
-        ]
-        return np.column_stack(columns) if columns else np.empty(X.shape)
-    if sparse.issparse(X) or not (hasattr(X, "__array__") or isinstance(X, (list, tuple))):
-        return None
-    array = _as_array(X, "X")
-    if array.dtype.kind in "OSU" and array.ndim == 2:
-        names = [f"column {index} of X" for index in range(array.shape[1])]
-        columns = [
-            as_float_column(column, name) for column, name in zip(array.T, names, strict=True)
-        ]
-        return np.column_stack(columns) if columns else np.empty(array.shape)
-    if array.dtype.kind in "OSU":
-        return as_float_column(array.ravel(), "X").reshape(array.shape)
-    return None
+        return any(getattr(dtype, "kind", "O") not in _REAL_KINDS for dtype in X.dtypes)
+    if _is_arrow_table(X):
+        return True
+    if sparse.issparse(X) or not hasattr(X, "__array__"):
+        return False
+    return _as_array(X, "X").dtype.kind in "OSU"
+
+
+def as_float_matrix(X):
+    """Return the float64 matrix of a table or an array of objects."""
+    if _is_arrow_table(X):
+        names, columns = X.column_names, X.columns
+    elif hasattr(X, "columns"):
+        names, columns = X.columns, [X[name] for name in X.columns]
+    else:
+        array = _as_array(X, "X")
+        if array.ndim != 2:
+            return as_float_column(array.ravel(), "X").reshape(array.shape)
+        names, columns = range(array.shape[1]), array.T
+    floats = [
+        as_float_column(column, f"column {name!r} of X")
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return np.column_stack(floats) if floats else np.empty((len(X), 0))
+
+
+def _is_arrow_table(X):
+    return hasattr(X, "column_names") and hasattr(X, "schema")
 
 
 def as_table(X):
-    """Return an Arrow record batch as a table, which scikit-learn can read the names of."""
+    """Return a list as an array, and an Arrow record batch as a table, which has column names."""
+    if isinstance(X, (list, tuple)):
+        return _as_array(X, "X")
     if type(X).__module__.partition(".")[0] == "pyarrow" and type(X).__name__ == "RecordBatch":
         return sys.modules["pyarrow"].Table.from_batches([X])
     return X
@@ -73,8 +81,6 @@ def as_table(X):
 def refuse_what_sklearn_would_quote(X):
     """Raise for input whose numbers scikit-learn's own error messages would print."""
     ndim, dtype = getattr(X, "ndim", None), getattr(X, "dtype", None)
-    if isinstance(X, (list, tuple)) and X and not hasattr(X[0], "__len__"):
-        ndim = 1
     if ndim in (0, 1):
         raise ValueError(
             f"Expected 2D array, got {ndim}D array instead. Reshape your data either using "

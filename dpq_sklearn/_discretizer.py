@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from dpq_sklearn._base import PrivateQuantileTransformer, counts_of_features, is_dask
 from dpq_sklearn._batches import blocks_of_rows, in_threads
 from dpq_sklearn._compat import Interval, Options, StrOptions, as_configured_sparse
+from dpq_sklearn._expected_error import rank_errors
 
 _ROWS_AT_ONCE = 8192
 # Up to so many edges, counting the edges below a value beats searching: no branch to mispredict.
@@ -75,6 +76,9 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         The number of bins of each feature, always what was asked for.
     privacy_ : PrivacyLoss
         What the fit cost.
+    rank_error_ : ndarray of shape (n_features,) of arrays
+        The expected error of each quantile: the standard deviation of the number of rows below
+        it, from public facts only (NaN for ``mechanism="agg_tree"``).
     n_features_in_ : int
         Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -154,6 +158,10 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _quantiles_of_features(self, n_features):
         n_bins = counts_of_features(self.n_bins, n_features, "n_bins", 2)
         return [tuple(np.arange(1, n) / n) for n in n_bins]
+
+    def _set_rank_errors(self, plan):
+        self.rank_error_ = np.empty(self.n_features_in_, dtype=object)
+        self.rank_error_[:] = rank_errors(plan)
 
     def _detail(self):
         return f"n_bins={self.n_bins}"

@@ -55,7 +55,12 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
         bounds=[None] * n_features,
         mechanism=mechanism,
     )
-    return rank_errors(plan)[0]
+    errors = rank_errors(plan)[0]
+    if np.isnan(errors).any():
+        raise ValueError(
+            f"mechanism must not be 'agg_tree', got {mechanism!r}: its error depends on the data."
+        )
+    return errors
 
 
 def suggest_n_bins(n_rows, n_features=1, eps=1.0, *, delta=0.0, rho=None, tolerance=0.1):
@@ -101,13 +106,13 @@ def suggest_n_bins(n_rows, n_features=1, eps=1.0, *, delta=0.0, rho=None, tolera
 
 
 def rank_errors(plan):
-    """Return the standard deviations of the ranks that a plan releases, an array a column."""
+    """Return the standard deviations of the ranks that a plan releases, an array a column.
+
+    NaN where the mechanism cannot tell: the error of a tree of counts depends on the data.
+    """
+    columns = list(zip(plan.quantiles, plan.budgets, strict=True))
     if not hasattr(plan.mechanism, "rank_errors"):
-        raise ValueError(
-            "the expected error is known for mechanism 'aq', 'joint_exp', 'ind_exp' and 'auto' "
-            "only; that of 'agg_tree' depends on the data."
-        )
-    columns = zip(plan.quantiles, plan.budgets, strict=True)
+        return [np.full(len(q), np.nan) for q, _ in columns]
     return [plan.mechanism.rank_errors(q, budget) for q, budget in columns]
 
 

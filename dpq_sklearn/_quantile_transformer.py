@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpq_sklearn._base import PrivateQuantileTransformer, is_dask
 from dpq_sklearn._batches import blocks_of_rows, in_threads
 from dpq_sklearn._compat import Interval, StrOptions
+from dpq_sklearn._expected_error import rank_errors
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
 TAIL_KNOTS = 10
@@ -79,6 +80,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         The share of the data below each knot, from 0 to 1.
     privacy_ : PrivacyLoss
         What the fit cost.
+    rank_error_ : ndarray of shape (n_quantiles, n_features)
+        The expected error of each quantile: the standard deviation of the number of rows below
+        it, from public facts only (NaN for ``mechanism="agg_tree"``).
     n_features_in_ : int
         Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -154,6 +158,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     def _quantiles_of_features(self, n_features):
         q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
         return [q] * n_features
+
+    def _set_rank_errors(self, plan):
+        self.rank_error_ = np.column_stack(rank_errors(plan))
 
     def _detail(self):
         return f"n_quantiles={self.n_quantiles}"

@@ -98,14 +98,22 @@ def make_randomness(random_state):
     None is the operating system's generator. An int gives the same stream every time, a
     RandomState a new one every time. numpy's global generator is never touched.
     """
+    checked_random_state(random_state)
     if random_state is None:
         return SystemRandomness()
     if isinstance(random_state, np.random.RandomState):
         entropy = random_state.randint(0, 2**32, size=4, dtype=np.uint32)
         return SeededRandomness(np.random.SeedSequence([int(word) for word in entropy]))
+    return SeededRandomness(np.random.SeedSequence(int(random_state)))
+
+
+def checked_random_state(random_state):
+    """Return `random_state`, or raise a ValueError that says what it may be."""
     is_int = isinstance(random_state, Integral) and not isinstance(random_state, bool)
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return random_state
     if is_int and random_state >= 0:
-        return SeededRandomness(np.random.SeedSequence(int(random_state)))
+        return random_state
     raise ValueError(
         "random_state must be None (the operating system's generator), a non-negative int "
         f"or a numpy RandomState, got {random_state!r}."

@@ -32,6 +32,7 @@ READING_ORDER = [
     "_discretizer",
     "_quantile_transformer",
     "_dask",
+    "_displays",
     "_ledger_file",
     "_ledger",
     "_planning",

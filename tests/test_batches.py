@@ -42,10 +42,14 @@ def state(transformer):
     """All fitted attributes, to be compared bit for bit."""
     fitted = {name: value for name, value in vars(transformer).items() if name.endswith("_")}
     assert fitted
-    return {name: np.asarray(value).tolist() for name, value in fitted.items()} | {
-        "bin_edges_": [edges.tolist() for edges in fitted.get("bin_edges_", [])],
-        "privacy_": fitted["privacy_"],
-    }
+    return {name: plain(value) for name, value in fitted.items()}
+
+
+def plain(value):
+    """Arrays, also those of arrays, as lists, in which NaN equals itself."""
+    if isinstance(value, (np.ndarray, list)):
+        return [plain(entry) for entry in value]
+    return "nan" if isinstance(value, float) and np.isnan(value) else value
 
 
 def assert_unfitted(transformer):

@@ -19,7 +19,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 
-from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyLedger, PrivacyLoss
+from dpq_sklearn import (
+    BudgetExceededError,
+    DPKBinsDiscretizer,
+    DPQuantileTransformer,
+    PrivacyLedger,
+    PrivacyLoss,
+    expected_rank_error,
+)
 
 BOTH = [DPKBinsDiscretizer(encode="ordinal"), DPQuantileTransformer(n_quantiles=7)]
 both = pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
@@ -42,7 +49,7 @@ def released(estimator):
 def test_a_fit_sets_the_release_and_nothing_else(estimator, X):
     fitted = clone(estimator).fit(pd.DataFrame(X, columns=list("abc")))
     names = {name for name in vars(fitted) if name not in fitted.get_params()}
-    common = {"n_features_in_", "feature_names_in_", "privacy_"}
+    common = {"n_features_in_", "feature_names_in_", "privacy_", "rank_error_"}
     own = {"bin_edges_", "n_bins_"} if hasattr(fitted, "n_bins") else {"quantiles_", "references_"}
     assert names == common | own
     assert isinstance(fitted.privacy_, PrivacyLoss)
@@ -187,6 +194,27 @@ def test_parameters_that_do_not_fit_the_columns_raise(estimator, parameters, mat
     with pytest.raises(ValueError, match=match):
         clone(estimator).set_params(ledger=ledger, **parameters).fit(X)
     assert ledger.spent().eps == 0.0
+
+
+@both
+def test_the_price_is_paid_before_cells_are_read(estimator, tmp_path):
+    """What a cell holds must not decide whether a fit is recorded."""
+    ledger = PrivacyLedger(tmp_path / "ledger.db", eps=1.0)
+    frame = pd.DataFrame({"a": pd.Series([1, "x"], dtype=object)})
+    with pytest.raises(TypeError, match="column 'a' of X"):
+        clone(estimator).set_params(ledger=ledger).fit(frame)
+    assert len(ledger.records()) == 1
+    with pytest.raises(BudgetExceededError):
+        clone(estimator).set_params(ledger=ledger).fit(frame)
+
+
+@both
+def test_rank_errors_are_those_expected_before(estimator, X):
+    fitted = clone(estimator).set_params(eps=0.5, delta=1e-6).fit(X)
+    n_bins = 5 if hasattr(fitted, "n_bins") else 8
+    expected = expected_rank_error(n_bins, eps=0.5, delta=1e-6, n_features=3)
+    errors = fitted.rank_error_[1] if n_bins == 5 else fitted.rank_error_[:, 1]
+    assert np.array_equal(errors, expected)
 
 
 @both

@@ -1,0 +1,182 @@
+"""DPQuantileDisplay: what a fit released, with the error band of the mechanism's own noise."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+# Colours that survive colour blindness (Okabe, Ito) and a dark background.
+_PRIVATE, _BAND, _PUBLIC = "#0072B2", "#56B4E9", "#999999"
+
+
+class DPQuantileDisplay:
+    """Visualisation of the private quantiles of one feature.
+
+    Draws the private distribution function of a :class:`DPQuantileTransformer`, or the bin edges
+    of a :class:`DPKBinsDiscretizer`, each with the band in which the mechanism's noise leaves it.
+    Only released numbers and public facts are drawn; a histogram only of data that the caller
+    passes as public. Create it with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_quantiles,)
+        The released quantiles.
+    shares : ndarray of shape (n_quantiles,)
+        The share of the data that lies below each.
+    errors : ndarray of shape (n_quantiles,) or None, default=None
+        Twice the standard deviation of each share; None draws no band.
+    kind : {"cdf", "bins"}, default="cdf"
+        A line through the quantiles, or vertical edges.
+    name : str, default="feature"
+        Name of the feature, for the axis.
+    x_public : ndarray or None, default=None
+        Public values of the feature for a histogram behind.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes that were drawn on.
+    figure_ : matplotlib Figure
+        Its figure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpq_sklearn import DPQuantileDisplay, DPQuantileTransformer
+    >>> X = np.random.default_rng(0).lognormal(size=(5_000, 1))
+    >>> fitted = DPQuantileTransformer(15, random_state=0).fit(X)
+    >>> display = DPQuantileDisplay.from_estimator(fitted, n_rows=5_000)  # doctest: +SKIP
+    """
+
+    def __init__(self, values, shares, *, errors=None, kind="cdf", name="feature", x_public=None):
+        self.values = values
+        self.shares = shares
+        self.errors = errors
+        self.kind = kind
+        self.name = name
+        self.x_public = x_public
+
+    @classmethod
+    def from_estimator(cls, estimator, *, feature=0, n_rows=None, X_public=None, ax=None):
+        """Draw one feature of a fitted transformer.
+
+        Parameters
+        ----------
+        estimator : DPKBinsDiscretizer or DPQuantileTransformer
+            A fitted transformer.
+        feature : int or str, default=0
+            Index or name of the feature.
+        n_rows : int or None, default=None
+            A public guess at the number of rows, which turns the noise of ranks into a band of
+            shares. None takes the number of public rows, or draws no band.
+        X_public : array-like of shape (n_public, n_features) or None, default=None
+            Rows that are *not* private, for a histogram behind the quantiles.
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        display : DPQuantileDisplay
+            The drawn display.
+        """
+        check_is_fitted(estimator, "privacy_")
+        index, name = _feature_of(estimator, feature)
+        x_public = None if X_public is None else _public_column(X_public, index)
+        if n_rows is None and x_public is not None:
+            n_rows = x_public.size
+        if hasattr(estimator, "bin_edges_"):
+            kind, values = "bins", estimator.bin_edges_[index][1:-1]
+            shares = np.arange(1, values.size + 1) / (values.size + 1)
+            errors = estimator.rank_error_[index]
+        else:
+            kind, values, shares = "cdf", estimator.quantiles_[:, index], estimator.references_
+            # The knots of the tails are as uncertain as the quantile that they continue.
+            errors = estimator.rank_error_[:, index]
+            beyond = (values.size - errors.size) // 2
+            errors = np.pad(errors, beyond, mode="edge")
+        band = None if n_rows is None else 2 * errors / n_rows
+        display = cls(values, shares, errors=band, kind=kind, name=name, x_public=x_public)
+        return display.plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        self : DPQuantileDisplay
+            With `ax_` and `figure_` set.
+        """
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError:
+            raise ImportError(
+                "DPQuantileDisplay needs matplotlib: pip install 'dpq-sklearn[plot]'."
+            ) from None
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        if self.x_public is not None:
+            self._draw_histogram(ax)
+        if self.kind == "bins":
+            self._draw_bins(ax)
+        else:
+            self._draw_cdf(ax)
+        ax.set(xlabel=self.name, ylabel="share of the rows below", ylim=(-0.02, 1.02))
+        ax.set_title(
+            "private bin edges" if self.kind == "bins" else "private distribution function"
+        )
+        ax.legend(loc="best", frameon=False)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _draw_cdf(self, ax):
+        if self.errors is not None:
+            low, high = self._band()
+            ax.fill_between(self.values, low, high, color=_BAND, alpha=0.4, label="noise (2 sd)")
+        ax.plot(self.values, self.shares, color=_PRIVATE, label="private quantiles")
+
+    def _draw_bins(self, ax):
+        ax.vlines(self.values, 0, self.shares, color=_PRIVATE, alpha=0.6)
+        bars = None
+        if self.errors is not None:
+            low, high = self._band()
+            bars = np.stack((self.shares - low, high - self.shares))
+        label = "private edges" if bars is None else "private edges, noise (2 sd)"
+        ax.errorbar(self.values, self.shares, bars, fmt="o", color=_PRIVATE, capsize=3, label=label)
+
+    def _draw_histogram(self, ax):
+        behind = ax.twinx()
+        inside = self.x_public[np.isfinite(self.x_public)]
+        behind.hist(inside, bins="auto", color=_PUBLIC, alpha=0.35)
+        behind.set_ylabel("public rows (histogram)")
+        ax.set_zorder(behind.get_zorder() + 1)
+        ax.patch.set_visible(False)
+
+    def _band(self):
+        return np.maximum(self.shares - self.errors, 0), np.minimum(self.shares + self.errors, 1)
+
+
+def _feature_of(estimator, feature):
+    """Return the index and the name of a feature given by either."""
+    names = list(getattr(estimator, "feature_names_in_", []))
+    if isinstance(feature, str):
+        if feature not in names:
+            raise ValueError(f"feature must be one of {names!r}, got {feature!r}.")
+        return names.index(feature), feature
+    n_features = estimator.n_features_in_
+    if not isinstance(feature, Integral) or not 0 <= feature < n_features:
+        raise ValueError(
+            f"feature must be a name or an index from 0 to {n_features - 1}, got {feature!r}."
+        )
+    return int(feature), names[feature] if names else f"x{feature}"
+
+
+def _public_column(X_public, index):
+    column = (
+        X_public.iloc[:, index] if hasattr(X_public, "iloc") else np.asarray(X_public)[:, index]
+    )
+    return np.asarray(column, dtype=np.float64)

@@ -1,0 +1,64 @@
+"""DPQuantileDisplay draws what was released, and data only where the caller calls them public."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpq_sklearn import DPKBinsDiscretizer, DPQuantileDisplay, DPQuantileTransformer
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+BOTH = [DPKBinsDiscretizer(8, random_state=0), DPQuantileTransformer(15, random_state=0)]
+
+
+@pytest.fixture
+def frame(rng):
+    return pd.DataFrame({"age": rng.gamma(9, 4, 2000), "income": rng.lognormal(10, 1, 2000)})
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
+def test_draws_the_released_numbers(estimator, frame):
+    fitted = estimator.fit(frame)
+    display = DPQuantileDisplay.from_estimator(fitted, feature="income", n_rows=2000)
+    if hasattr(fitted, "bin_edges_"):
+        assert np.array_equal(display.values, fitted.bin_edges_[1][1:-1])
+        assert display.shares.tolist() == [k / 8 for k in range(1, 8)]
+        assert np.allclose(display.errors, 2 * fitted.rank_error_[1] / 2000)
+    else:
+        assert np.array_equal(display.values, fitted.quantiles_[:, 1])
+        assert np.array_equal(display.shares, fitted.references_)
+    assert display.errors.shape == display.values.shape
+    assert display.ax_.get_xlabel() == "income"
+    assert display.figure_ is display.ax_.figure
+    assert display.ax_.get_title() and display.ax_.get_ylabel()
+
+
+@pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
+def test_no_number_of_rows_no_band_and_no_histogram_without_public_data(estimator, frame):
+    display = DPQuantileDisplay.from_estimator(estimator.fit(frame.to_numpy()), feature=1)
+    assert display.errors is None and display.x_public is None
+    assert len(display.figure_.axes) == 1
+    assert display.ax_.get_xlabel() == "x1"
+
+
+@pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
+def test_public_rows_give_a_histogram_and_the_number_of_rows(estimator, frame):
+    _, ax = matplotlib.pyplot.subplots()
+    public = frame.iloc[:100]
+    display = DPQuantileDisplay.from_estimator(estimator.fit(frame), X_public=public, ax=ax)
+    assert display.ax_ is ax and len(display.figure_.axes) == 2
+    assert np.array_equal(display.x_public, public["age"])
+    assert display.errors is not None
+
+
+@pytest.mark.parametrize("feature", ["height", 2, -1, 1.5, None])
+def test_unknown_features_raise(feature, frame):
+    fitted = DPKBinsDiscretizer(3).fit(frame)
+    with pytest.raises(ValueError, match="feature must be"):
+        DPQuantileDisplay.from_estimator(fitted, feature=feature)
