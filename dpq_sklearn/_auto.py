@@ -1,8 +1,8 @@
 """The mechanism "auto": AQ or JointExp, whichever promises the smaller error, from public facts.
 
 Only the quantiles and the budget are looked at. For data that are spread evenly around their
-quantiles the errors in rank have known variances; the experiments of the paper
-(docs/paper_results.md) agree with the choice that follows from them.
+quantiles the errors in rank have known variances, and the choice follows from them.
+docs/paper_results.md says how far the experiments bear it out.
 """
 
 import math
