@@ -9,7 +9,7 @@ import dask
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn._columns import as_float_matrix, readable_columns
+from dpq_sklearn._columns import as_float_matrix, needs_conversion, readable_columns
 from dpq_sklearn._summaries import merge_columns, summarize
 
 # So many summaries are merged at a time.
@@ -73,9 +73,7 @@ def _delayed_counts(parts, grids):
 
 def count_part(part, grids):
     """Return the number of rows of a partition, and one summary a column."""
-    matrix = as_float_matrix(part)
-    if matrix is None:
-        matrix = _real_matrix(part)
+    matrix = as_float_matrix(part) if needs_conversion(part) else _real_matrix(part)
     columns = zip(readable_columns(matrix), grids, strict=True)
     return matrix.shape[0], [summarize(column, grid) for column, grid in columns]
 
