@@ -5,7 +5,6 @@ pickles and worker processes all spend from the same budget.
 """
 
 import html
-import importlib
 import json
 import os
 from datetime import datetime
@@ -25,6 +24,15 @@ from dpq_sklearn._accounting import (
     rho_of_pure,
 )
 from dpq_sklearn._ledger_file import Caps, LedgerError
+from dpq_sklearn._ledger_views import (
+    caps_in_words,
+    contents_in_words,
+    html_bars,
+    left_in_words,
+    loss_in_words,
+    optional_module,
+    plot_totals,
+)
 
 # Ten releases of 0.1 must fit into 1.0 although neither is exact in binary. A mechanism spends
 # 2^-16 less than it states, which is far more than the 2^-40 allowed here.
@@ -133,7 +141,7 @@ class PrivacyLedger:
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(
                 f"the caps of a ledger cannot be changed: {self._path!r} was created with "
-                f"{_caps_in_words(contents.caps)}, got {_caps_in_words(caps)}."
+                f"{caps_in_words(contents.caps)}, got {caps_in_words(caps)}."
             )
         self._ledger_id = contents.ledger_id
         self._caps = contents.caps
@@ -218,7 +226,7 @@ class PrivacyLedger:
 
     def to_frame(self):
         """Return all recorded releases as a pandas DataFrame, one row a release."""
-        pandas = _optional("pandas", "PrivacyLedger.to_frame", "pandas")
+        pandas = optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
         return pandas.DataFrame(self.records(), columns=LedgerRecord._fields)
 
     def plot(self, ax=None):
@@ -233,23 +241,7 @@ class PrivacyLedger:
         -------
         ax : matplotlib Axes
         """
-        pyplot = _optional("matplotlib.pyplot", "PrivacyLedger.plot", "dpq-sklearn[plot]")
-        rows = self._contents().rows
-        unit = "rho" if self._caps.eps is None and self._caps.rho is not None else "eps"
-        cap = getattr(self._caps, unit)
-        totals = [
-            getattr(best_composition(rows[:n], self._caps.delta), unit)
-            for n in range(len(rows) + 1)
-        ]
-        ax = pyplot.subplots()[1] if ax is None else ax
-        ax.stairs(totals, [n - 0.5 for n in range(len(totals) + 1)], fill=True, alpha=0.6)
-        if cap is not None:
-            ax.axhline(cap, color="black", linestyle="--", label=f"cap: {unit} = {cap:g}")
-            ax.legend(loc="lower right")
-        ax.set(xlabel="releases", ylabel=f"total {unit}", title=os.path.basename(self._path))
-        ax.set_xlim(0, max(len(rows), 1) + 0.5)
-        ax.set_ylim(bottom=0)
-        return ax
+        return plot_totals(self._contents(), os.path.basename(self._path), ax)
 
     def _contents(self):
         contents = _ledger_file.read(self._path)
@@ -273,23 +265,17 @@ class PrivacyLedger:
 
     def __repr__(self):
         try:
-            rows = self._contents().rows
+            contents = self._contents()
         except LedgerError as error:  # an object must always be printable
             return f"<PrivacyLedger {self._path!r}: {error}>"
-        spent = best_composition(rows, self._caps.delta)
-        parts = [f"{part} {unit}" for unit, part, _ in _spent_of_caps(spent, self._caps)]
-        parts = " and ".join(parts) or _loss_in_words(spent)
-        plural = "" if len(rows) == 1 else "s"
-        return f"<PrivacyLedger {self._path!r}: {parts} spent in {len(rows)} release{plural}>"
+        return f"<PrivacyLedger {self._path!r}: {contents_in_words(contents)}>"
 
     def _repr_html_(self):
-        text = html.escape(repr(self)[1:-1])
         try:
-            spent = self.spent()
+            bars = html_bars(self._contents())
         except LedgerError:
-            return f"<div>{text}</div>"
-        bars = [_html_bar(*bar) for bar in _spent_of_caps(spent, self._caps)]
-        return f"<div>{text}{''.join(bars)}</div>"
+            bars = ""
+        return f"<div>{html.escape(repr(self)[1:-1])}{bars}</div>"
 
 
 def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
@@ -367,19 +353,13 @@ def _budget_left(rows, caps):
 def _exceeded(path, what, loss, contents):
     left = _budget_left(contents.rows, contents.caps)
     message = (
-        f"{what} asks for {_loss_in_words(loss)}, but of the budget of the privacy ledger "
-        f"{path!r} ({_caps_in_words(contents.caps)}) only "
-        f"{_left_in_words(left, contents.caps)} is left. Nothing was read and nothing was spent."
+        f"{what} asks for {loss_in_words(loss)}, but of the budget of the privacy ledger "
+        f"{path!r} ({caps_in_words(contents.caps)}) only "
+        f"{left_in_words(left, contents.caps)} is left. Nothing was read and nothing was spent."
     )
     if loss.delta > 0 and contents.caps.delta == 0:
         message += " A ledger with delta=0 takes pure releases (delta=0) only."
     return BudgetExceededError(message, loss, left)
-
-
-def _left_in_words(left, caps):
-    if caps.eps is None:
-        return f"rho={left.rho:.6g}"
-    return f"eps={left.eps:.6g}" + (f" (or rho={left.rho:.6g})" if left.rho > 0 else "")
 
 
 def _loss_of(eps, delta, rho):
@@ -444,40 +424,3 @@ def _record_of(row):
         seeded=not row.os_randomness,
         note=facts["note"],
     )
-
-
-def _caps_in_words(caps):
-    words = [f"{name}={cap:g}" for name, cap in caps._asdict().items() if cap is not None]
-    return ", ".join(words) or "no caps"
-
-
-def _loss_in_words(loss):
-    return f"eps={loss.eps:.6g}, delta={loss.delta:.6g}, rho={loss.rho:.6g}"
-
-
-def _spent_of_caps(spent, caps):
-    """Return for each cap its unit, what was spent of it in words, and as a share."""
-    return [
-        (unit, f"{getattr(spent, unit):.6g} of {cap:g}", min(getattr(spent, unit) / cap, 1.0))
-        for unit, cap in (("eps", caps.eps), ("rho", caps.rho))
-        if cap is not None
-    ]
-
-
-def _html_bar(unit, part, share):
-    style = "width:20em;height:0.8em;border:1px solid #888;background:#eee"
-    inner = f"width:{share:.1%};height:100%;background:#c44e52"
-    label = f"{part} {unit} spent"
-    return (
-        f'<div role="img" aria-label="{label}" title="{label}" style="{style}">'
-        f'<div style="{inner}"></div></div>'
-    )
-
-
-def _optional(module, what, requirement):
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        name = module.partition(".")[0]
-        message = f"{what} needs {name}: pip install '{requirement}'."
-        raise ImportError(message, name=name) from error

@@ -34,6 +34,7 @@ READING_ORDER = [
     "_dask",
     "_displays",
     "_ledger_file",
+    "_ledger_views",
     "_ledger",
     "_planning",
     "__init__",
