@@ -60,7 +60,6 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "plot_gallery": "True",
 }
-suppress_warnings = ["config.cache"]
 
 
 def link_to_gallery(app, docname, source):
