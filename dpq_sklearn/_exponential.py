@@ -21,6 +21,8 @@ from dpq_sklearn._ranks import rank_span
 REACH_BITS = 96
 # A draw looks at the records within this many bits first, and nearly always need not look further.
 NEAR_BITS = 24
+# start, length, nearest, step of ranks, forward
+_PART = np.dtype("i8, i8, f8, i8, ?")
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,9 @@ def node_segments(ranks, node, eps, bits=REACH_BITS):
             int(np.searchsorted(below[1:-1], turn // units, side="right")) for turn in turns
         ]
         whole = _whole_cells(cells, below, run_beyond, turning_cells[1], ranks.grid)
-        cut = sorted({0, cells.size - 1, *turning_cells})
+        ends = {0} if whole[0][0] < node.lo else set()
+        ends |= {cells.size - 1} if whole[0][-1] + units // 2 > node.hi + 1 else set()
+        cut = sorted({*ends, *turning_cells})
         whole[1][cut] = 0
         groups.append(whole)
         groups.append(_parts_of_cells(cut, cells, below, reach, node, score, ranks.grid))
@@ -208,8 +212,8 @@ def _parts_of_cells(cut, cells, below, reach, node, score, grid):
                 low, high = rank + step * (here - start), rank + step * (there - start)
                 nearest = score.distance(low, high)
                 parts.append((here, there - here, nearest, step, score.beyond(low) >= 0))
-    dtype = np.dtype("i8, i8, f8, i8, ?")
-    return [np.array(parts, dtype=dtype)[field] for field in dtype.names]
+    fields = np.array(parts, dtype=_PART)
+    return [fields[name] for name in _PART.names]
 
 
 def draw_position(segments, randomness):

@@ -36,6 +36,8 @@ class UnboundedGrid:
 
     n_cells: int = N_CELLS
     positions_per_cell: int = POSITIONS_PER_CELL
+    #: whether `lower_edges` are, to the last bit, the least values of the cells
+    edges_are_exact = True
 
     @property
     def _steps_per_cell(self):
@@ -45,11 +47,12 @@ class UnboundedGrid:
         """Return the cell of each value (no NaN); what lies beyond +-2^64 is clipped."""
         magnitudes = np.minimum(np.abs(values), _LARGEST_BELOW)
         heights = magnitudes.view(np.int64) - (_SMALLEST_BITS - _STEPS_PER_OCTAVE)
-        tiny = magnitudes < SMALLEST
-        heights[tiny] = (magnitudes[tiny] * (_STEPS_PER_OCTAVE / SMALLEST)).astype(np.int64)
         signs = values.view(np.int64) >> 63  # -1 or 0; negates without a branch for each value
         heights ^= signs
         heights -= signs
+        tiny = magnitudes < SMALLEST
+        if tiny.any():
+            heights[tiny] = np.floor(values[tiny] * (_STEPS_PER_OCTAVE / SMALLEST))
         heights //= self._steps_per_cell
         heights += self.n_cells // 2
         return heights
@@ -84,6 +87,7 @@ class BoundedGrid:
     high: float
     n_cells: int = N_CELLS
     positions_per_cell: int = POSITIONS_PER_CELL
+    edges_are_exact = False
 
     def cells_of(self, values):
         """Return the cell of each value (no NaN)."""

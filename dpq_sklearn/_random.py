@@ -46,8 +46,11 @@ class Randomness:
         The binary exponent is geometric and the 52 bits of the mantissa are fair, so U is a
         real uniform number rounded down to a float, whatever its size.
         """
-        mantissas = (self.words(n) >> np.uint64(12)).astype(np.float64) * 2.0**-52 + 1.0
-        return np.ldexp(mantissas, -1 - self.geometric(n))
+        return self._uniforms(self.geometric(n))
+
+    def _uniforms(self, tails):
+        mantissas = (self.words(tails.size) >> np.uint64(12)) * 2.0**-52 + 1.0
+        return np.ldexp(mantissas, -1 - tails)
 
     def exponentials(self, n):
         """Return `n` standard exponentials, each within a few ulps of an ideal one.
@@ -56,7 +59,8 @@ class Randomness:
         and the rest, an exponential below ln 2, is ``-log1p(-U / 2)``. Both ends are
         accurate: tiny values because U has its full mantissa, large ones because of the sum.
         """
-        return self.geometric(n) * LN2 - np.log1p(self.uniforms(n) * -0.5)
+        tails = self.geometric(2 * n)
+        return tails[:n] * LN2 - np.log1p(self._uniforms(tails[n:]) * -0.5)
 
 
 class SystemRandomness(Randomness):

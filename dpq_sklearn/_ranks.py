@@ -27,16 +27,20 @@ class SortedColumn:
 
     def counts_below(self, cells):
         """Return for each cell the number of records in the cells before it."""
-        counts = np.searchsorted(self._values, self.grid.lower_edges(cells))
-        # An edge may be off by its last bit. The cells of the records beside it tell.
-        beside = np.clip(np.stack((counts - 1, counts)), 0, max(self.n_records - 1, 0))
-        before, after = (
-            self.grid.cells_of(self._values[beside]) if self.n_records else (cells, cells)
-        )
-        wrong = ((before >= cells) & (counts > 0)) | ((after < cells) & (counts < self.n_records))
-        for index in np.flatnonzero(wrong):
-            counts[index] = bisect_left(self._values, cells[index], key=self._cell_of)
+        edges = self.grid.lower_edges(cells)
+        edges[cells <= 0] = -np.inf  # what is clipped lies in the outermost cells
+        edges[cells >= self.grid.n_cells] = np.nan  # NaN is sorted last
+        counts = np.searchsorted(self._values, edges)
+        if not self.grid.edges_are_exact and self.n_records:
+            for index in np.flatnonzero(self._is_off(counts, cells)):
+                counts[index] = bisect_left(self._values, cells[index], key=self._cell_of)
         return counts
+
+    def _is_off(self, counts, cells):
+        """Return where an edge was off by its last bit: the cells of the records beside it tell."""
+        beside = np.clip(np.stack((counts - 1, counts)), 0, self.n_records - 1)
+        before, after = self.grid.cells_of(self._values[beside])
+        return ((before >= cells) & (counts > 0)) | ((after < cells) & (counts < self.n_records))
 
     def _cell_of(self, value):
         return self.grid.cells_of(np.array([value]))[0]

@@ -115,13 +115,14 @@ def test_draw_has_the_distribution_of_the_weights_whatever_the_envelope(near_bit
 def chance_to_win(weight, rival):
     """The chance that `weight` beats 1, given the rival's exponential, by driving the words.
 
-    Words of two exponentials, in order: whole ln 2 of both, mantissas of both, exponents of both.
+    Words of two exponentials, in order: whole ln 2 of both, exponents of both, mantissas of both.
     """
 
     def wins(mantissa, exponent, whole):
         low, high = (1 << exponent, 0) if exponent < 64 else (0, 1 << (exponent - 64))
-        words = [1 << rival[0], 1 << whole, rival[1], mantissa << 12, 1 << rival[2], low]
+        words = [1 << rival[0], 1 << whole, 1 << rival[2], low]
         words += [high] if high else []
+        words += [rival[1], mantissa << 12]
         return race(np.array([1.0, weight]), ScriptedRandomness(words)) == 1
 
     chance = 0.0
@@ -142,7 +143,7 @@ def test_race_gets_improbable_outcomes_right(bits):
     """P(E < w E') given E' is 1 - exp(-w E'), also for w = 2^-60, where cumulative sums fail."""
     weight = 2.0**-bits
     for rival in [(0, 2**63, 1), (1, 2**62, 3), (0, 12345 << 20, 0)]:
-        words = [1 << rival[0], rival[1], 1 << rival[2]]
+        words = [1 << rival[0], 1 << rival[2], rival[1]]
         exponential = ScriptedRandomness(words).exponentials(1)[0]
         exact = -math.expm1(-weight * exponential)
         assert chance_to_win(weight, rival) == pytest.approx(exact, rel=2.0**-42)

@@ -35,9 +35,9 @@ def test_geometric_goes_on_in_a_new_word_after_64_tails():
 
 def test_uniform_is_a_mantissa_times_a_geometric_power():
     half_way = 2**63  # mantissa 1.5
-    assert ScriptedRandomness([half_way, 0b1]).uniforms(1)[0] == 0.75
-    assert ScriptedRandomness([half_way, 2**60]).uniforms(1)[0] == 1.5 * 2.0**-61
-    assert ScriptedRandomness([2**64 - 1, 0b1]).uniforms(1)[0] < 1.0
+    assert ScriptedRandomness([0b1, half_way]).uniforms(1)[0] == 0.75
+    assert ScriptedRandomness([2**60, half_way]).uniforms(1)[0] == 1.5 * 2.0**-61
+    assert ScriptedRandomness([0b1, 2**64 - 1]).uniforms(1)[0] < 1.0
 
 
 @pytest.mark.parametrize("p", [0.5, 0.3, 2.0**-40, 0.7 * 2.0**-60, 1 - 2.0**-53])
@@ -48,9 +48,9 @@ def test_chance_of_a_uniform_below_p_is_exactly_p(p):
         low, high = 0, 2**52
         while low < high:
             middle = (low + high) // 2
-            word = ScriptedRandomness([middle << 12, 1 << min(exponent, 63)])
+            word = ScriptedRandomness([1 << min(exponent, 63), middle << 12])
             if exponent >= 64:
-                word = ScriptedRandomness([middle << 12, 0, 1 << (exponent - 64)])
+                word = ScriptedRandomness([0, 1 << (exponent - 64), middle << 12])
             if word.uniforms(1)[0] < p:
                 low = middle + 1
             else:
@@ -62,8 +62,8 @@ def test_chance_of_a_uniform_below_p_is_exactly_p(p):
 def test_exponentials_are_exponential_and_precise_near_zero():
     draws = SeededRandomness(np.random.SeedSequence(0)).exponentials(50_000)
     assert kstest(draws, "expon").pvalue > 1e-3
-    # words: no whole ln 2, mantissa 1.5, exponent -61: a tiny value with all its digits
-    tiny = ScriptedRandomness([0b1, 2**63, 2**60]).exponentials(1)[0]
+    # words: no whole ln 2, exponent -61, mantissa 1.5: a tiny value with all its digits
+    tiny = ScriptedRandomness([0b1, 2**60, 2**63]).exponentials(1)[0]
     assert tiny == pytest.approx(1.5 * 2.0**-61 / 2, rel=1e-15)
 
 
