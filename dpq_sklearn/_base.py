@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain
 from numbers import Integral, Real
 from os import PathLike
+from threading import Lock
 
 import numpy as np
 from scipy import sparse
@@ -28,6 +29,7 @@ from dpq_sklearn._compat import HasMethods, Interval, StrOptions, _fit_context
 from dpq_sklearn._grid import checked_bounds
 from dpq_sklearn._quantiles import MECHANISMS, charge_ledger, plan_release, release_values
 from dpq_sklearn._random import checked_random_state, make_randomness
+from dpq_sklearn._ranks import SortedColumn
 from dpq_sklearn._summaries import (
     FULL_RESOLUTION,
     SUMMARY_RESOLUTION,
@@ -110,11 +112,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         plan, streams = self._paid_plan("fit", FULL_RESOLUTION, former)
         X = read()
 
-        def release(some):
-            return release_values(plan.of_columns(some), fresh_columns(X[:, some]), streams[some])
-
-        blocks = blocks_of_columns(X.shape[1], self.n_jobs)
-        self._finish(plan, chain.from_iterable(in_threads(release, blocks, self.n_jobs)))
+        self._release(plan, streams, lambda some: fresh_columns(X[:, some]), SortedColumn)
 
     def _fit_dask(self, X, former):
         from dpq_sklearn._dask import meta_of, summaries_of
@@ -232,13 +230,21 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                 f"of 1 is required by {type(self).__name__}."
             )
 
-        def release(some):
-            return release_values(
-                plan.of_columns(some), summaries[some], streams[some], ranks_of_summary
-            )
+        self._release(plan, streams, lambda some: summaries[some], ranks_of_summary)
 
-        blocks = blocks_of_columns(len(summaries), self.n_jobs)
-        self._finish(plan, chain.from_iterable(in_threads(release, blocks, self.n_jobs)))
+    def _release(self, plan, streams, columns_of, ranks_of):
+        """Release all columns, blocks of them in threads, and set what fitting sets."""
+        turn = Lock()
+
+        def release(some):
+            columns = columns_of(some)
+            return release_values(plan.of_columns(some), columns, streams[some], ranks_of, turn)
+
+        blocks = blocks_of_columns(self.n_features_in_, self.n_jobs)
+        released = chain.from_iterable(in_threads(release, blocks, self.n_jobs))
+        self._set_quantiles(list(released))
+        self._set_rank_errors(plan)
+        self.privacy_ = plan.loss
 
     def _paid_plan(self, method, default_resolution, former):
         """Return the plan and a stream of randomness a feature, once the price is paid."""
@@ -260,11 +266,6 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         )
         former.clear()
         return plan, randomness.spawn(self.n_features_in_)
-
-    def _finish(self, plan, released):
-        self._set_quantiles(list(released))
-        self._set_rank_errors(plan)
-        self.privacy_ = plan.loss
 
     @contextmanager
     def _all_or_nothing(self):

@@ -188,7 +188,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
         X = self._validated(X, reset=False, dtype=dtype)
         if self.encode == "ordinal":
-            return self._numbered(X, np.zeros(X.shape[1]), np.nan, X.dtype)
+            return self._numbered(X, np.zeros(X.shape[1], dtype=np.int32), np.nan, X.dtype)
         # The sparse matrix has a one in the column of each value's bin, and nothing for NaN.
         columns = self._numbered(X, self._first_columns()[:-1], -1, np.int32)
         if self.encode == "onehot-dense":
@@ -198,25 +198,20 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _numbered(self, X, firsts, missing, dtype):
         """Return for each value the number of its bin plus the first number of its feature."""
         numbers = np.empty(X.shape, dtype=dtype)
+        edges = [edges[1:-1] for edges in self.bin_edges_]
 
         def number(rows):
             for start in range(rows.start, min(rows.stop, X.shape[0]), _ROWS_AT_ONCE):
                 some = slice(start, min(start + _ROWS_AT_ONCE, rows.stop))
-                self._number_rows(X[some], firsts, missing, numbers[some])
+                columns = X[some].T.astype(np.float64, order="C")
+                block = np.add(_bins_of(columns, edges), firsts[:, None], dtype=dtype)
+                absent = np.isnan(columns)
+                if absent.any():
+                    block[absent] = missing
+                numbers[some] = block.T
 
         in_threads(number, blocks_of_rows(X.shape[0], self.n_jobs), self.n_jobs)
         return numbers
-
-    def _number_rows(self, X, firsts, missing, numbers):
-        """Write what `_numbered` returns for a few rows."""
-        columns = X.T.astype(np.float64, order="C")
-        block = np.empty(columns.shape, dtype=numbers.dtype)
-        for index, values in enumerate(columns):
-            np.add(_bins_of(values, self.bin_edges_[index][1:-1]), firsts[index], out=block[index])
-        absent = np.isnan(columns)
-        if absent.any():
-            block[absent] = missing
-        numbers[:] = block.T
 
     def _sparse_indicators(self, columns, dtype):
         n_rows, n_features = columns.shape
@@ -357,11 +352,19 @@ def with_outer_edges(inner, bounds):
     return np.concatenate(([first], inner, [last]))
 
 
-def _bins_of(values, edges):
-    """Return how many edges are at most each value; anything for NaN."""
-    if edges.size > _MOST_COUNTED_EDGES:
-        return np.searchsorted(edges, values, side="right")
-    found = np.zeros(values.shape, dtype=np.uint8)
-    for edge in edges:
-        found += values >= edge
+def _bins_of(columns, edges):
+    """Return how many of its column's edges are at most each value; anything for NaN."""
+    n_edges = [some.size for some in edges]
+    if max(n_edges) > _MOST_COUNTED_EDGES:
+        pairs = zip(columns, edges, strict=True)
+        return np.stack([np.searchsorted(some, values, side="right") for values, some in pairs])
+    if min(n_edges) < max(n_edges):
+        pairs = zip(columns, edges, strict=True)
+        return np.stack([_bins_of(values[None], [some])[0] for values, some in pairs])
+    # All columns at once: threads seldom need Python's lock.
+    found = np.zeros(columns.shape, dtype=np.uint8)
+    reached = np.empty(columns.shape, dtype=bool)
+    for level in np.stack(edges, axis=1):
+        np.greater_equal(columns, level[:, None], out=reached)
+        found += reached.view(np.uint8)
     return found

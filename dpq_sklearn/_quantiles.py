@@ -4,6 +4,7 @@ Everything that does not need the data comes first and is a `ReleasePlan`; the d
 only after it stands. This is the one way from columns to released numbers.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral
 
@@ -91,7 +92,7 @@ def charge_ledger(ledger, loss, **facts):
         charge(ledger, loss, **facts)
 
 
-def release_values(plan, columns, streams, ranks_of=SortedColumn):
+def release_values(plan, columns, streams, ranks_of=SortedColumn, turn=None):
     """Return the released quantiles of each column. The one place where data meet a mechanism.
 
     Parameters
@@ -104,14 +105,19 @@ def release_values(plan, columns, streams, ranks_of=SortedColumn):
         One a column, so that it does not matter where and in which order columns are released.
     ranks_of : callable
         Takes a column and its grid.
+    turn : context manager or None
+        A lock, if other threads release as well. The many short steps of a mechanism all need
+        Python's lock: threads that fight over it are slower than threads that take turns.
     """
+    turn = nullcontext() if turn is None else turn
+    released = []
     parts = zip(columns, plan.grids, plan.quantiles, plan.budgets, streams, strict=True)
-    return [
-        shortest_decimals(
-            grid, plan.mechanism.release(ranks_of(column, grid), quantiles, budget, stream)
-        )
-        for column, grid, quantiles, budget, stream in parts
-    ]
+    for column, grid, quantiles, budget, stream in parts:
+        ranks = ranks_of(column, grid)
+        with turn:
+            cells = plan.mechanism.release(ranks, quantiles, budget, stream)
+            released.append(shortest_decimals(grid, cells))
+    return released
 
 
 def dp_quantiles(
