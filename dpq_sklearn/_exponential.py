@@ -244,12 +244,17 @@ def truncated_geometric(slope, length, randomness):
     """Return j in 0 .. length - 1 with probability proportional to ``exp(-slope * j)``.
 
     Below a power of two the bits of j are independent: bit k is set with odds
-    ``exp(-slope * 2^k)``. Larger j than asked for are drawn again, at most every second time.
+    ``exp(-slope * 2^k)``, which are fair for slope 0. Larger j than asked for are drawn again, at
+    most every second time.
     """
-    bit_values = 2 ** np.arange((length - 1).bit_length(), dtype=np.int64)
+    n_bits = (length - 1).bit_length()
+    j = length
+    if slope == 0:
+        while j >= length:
+            j = int(randomness.words(1)[0]) >> (64 - n_bits)
+        return j
+    bit_values = 2 ** np.arange(n_bits, dtype=np.int64)
     odds = np.exp(-slope * bit_values)
-    chances = odds / (1 + odds)
-    while True:
-        j = int(bit_values[randomness.uniforms(bit_values.size) < chances].sum())
-        if j < length:
-            return j
+    while j >= length:
+        j = int(bit_values[randomness.uniforms(n_bits) < odds / (1 + odds)].sum())
+    return j
