@@ -29,10 +29,11 @@ errors = {
 # %%
 # :func:`~dpq_sklearn.suggest_n_bins` answers the question for a number of rows: the most bins, a
 # power of two, whose edges are off by at most a tenth of a bin.
-print(f"{'rows':>10}" + "".join(f"{name:>38}" for name in settings))
-for n_rows in (1_000, 10_000, 100_000, 1_000_000):
-    suggested = [suggest_n_bins(n_rows, **setting) for setting in settings.values()]
-    print(f"{n_rows:>10,}" + "".join(f"{n:>38}" for n in suggested))
+numbers_of_rows = [1_000, 10_000, 100_000, 1_000_000]
+print(f"{'rows':36}" + "".join(f"{n_rows:>11,}" for n_rows in numbers_of_rows))
+for name, setting in settings.items():
+    suggested = [suggest_n_bins(n_rows, **setting) for n_rows in numbers_of_rows]
+    print(f"{name:36}" + "".join(f"{n_bins:>11}" for n_bins in suggested))
 
 # %%
 # Left, the error in rows. The dips are at powers of two, where every split asks for a median; ten
