@@ -81,7 +81,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         it, from public facts only (NaN for ``mechanism="agg_tree"``).
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during `fit`, if they are all strings.
 
     See Also
@@ -215,26 +215,41 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
     def _sparse_indicators(self, columns, dtype):
         n_rows, n_features = columns.shape
-        present = columns >= 0
-        if present.all():
+        ones = np.empty(columns.size, dtype=dtype)
+        complete = []
+
+        def indicate(rows):
+            ones[n_features * rows.start : n_features * rows.stop] = 1
+            complete.append(columns[rows].min(initial=0) >= 0)
+
+        in_threads(indicate, blocks_of_rows(n_rows, self.n_jobs), self.n_jobs)
+        if all(complete):
             columns = columns.ravel()
             ends = np.arange(0, n_rows * n_features + 1, n_features)
         else:
+            present = columns >= 0
             columns = columns[present]
+            ones = ones[: columns.size]
             ends = np.concatenate(([0], np.cumsum(present.sum(axis=1))))
-        ones = np.ones(columns.size, dtype=dtype)
-        shape = (n_rows, int(self._first_columns()[-1]))
-        return sparse.csr_array((ones, columns, ends.astype(np.int32)), shape=shape)
+        if columns.size < 2**31:  # else SciPy takes wider indices for all
+            ends = ends.astype(np.int32)
+        return sparse.csr_array((ones, columns, ends), shape=(n_rows, self._n_indicators()))
 
     def _dense_indicators(self, columns, dtype):
-        indicators = np.zeros((columns.shape[0], int(self._first_columns()[-1])), dtype=dtype)
+        indicators = np.zeros((columns.shape[0], self._n_indicators()), dtype=dtype)
 
         def indicate(rows):
-            row_numbers, features = np.nonzero(columns[rows] >= 0)
-            indicators[rows][row_numbers, columns[rows][row_numbers, features]] = 1
+            for start in range(rows.start, min(rows.stop, columns.shape[0]), _ROWS_AT_ONCE):
+                some = columns[start : min(start + _ROWS_AT_ONCE, rows.stop)]
+                places = some + np.arange(some.shape[0])[:, None] * indicators.shape[1]
+                block = indicators[start : start + some.shape[0]].reshape(-1)  # a view
+                block[places[some >= 0] if some.min() < 0 else places.ravel()] = 1
 
         in_threads(indicate, blocks_of_rows(columns.shape[0], self.n_jobs), self.n_jobs)
         return indicators
+
+    def _n_indicators(self):
+        return int(self._first_columns()[-1])
 
     def _first_columns(self):
         """Return where the indicators of each feature begin, and the width of all."""
@@ -266,7 +281,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             dtype=(np.float64, np.float32),
             ensure_all_finite="allow-nan",
         )
-        expected = int(self._first_columns()[-1]) if one_hot else self.n_features_in_
+        expected = self._n_indicators() if one_hot else self.n_features_in_
         if X.shape[1] != expected:
             raise ValueError(
                 f"Incorrect number of features. Expecting {expected}, received {X.shape[1]}."
