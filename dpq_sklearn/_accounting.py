@@ -17,7 +17,7 @@ NEIGHBOURS = "add or remove one row"
 # Every outcome of a draw has its right probability up to a factor of e^(+-DRAW_ERROR): see
 # docs/privacy.md. The ratio of two datasets' probabilities then moves by at most twice that, and
 # the range of the ratios, which is what both kinds of accounting use, by at most four times.
-DRAW_ERROR = 2.0**-42
+DRAW_ERROR = 2.0**-41
 # For the rounding of sums, products and square roots of public numbers in this file.
 ROUNDING = 2.0**-16
 

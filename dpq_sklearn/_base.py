@@ -22,6 +22,7 @@ from dpq_sklearn._columns import (
     as_table,
     fresh_columns,
     needs_conversion,
+    quiet,
     readable_columns,
     refuse_what_sklearn_would_quote,
 )
@@ -175,7 +176,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             of the private rows, with the same columns. Empty ones are fine.
         verbose : bool, default=False
             Whether to print a line with the rows read and the rate to standard error. It is meant
-            for those who hold the data: the number of rows is not private.
+            for those who hold the data: the number of rows is not part of the private release.
         callback : callable or None, default=None
             Called after every batch with the batches, the rows and the seconds so far.
 
@@ -327,11 +328,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         X = as_table(X)
         refuse_what_sklearn_would_quote(X)
         if not needs_conversion(X):
-            X = validate_data(self, X, reset=reset, **options)
+            with quiet():
+                X = validate_data(self, X, reset=reset, **options)
             return lambda: X
 
         def read():
-            return check_array(as_float_matrix(X), estimator=self, input_name="X", **options)
+            with quiet():
+                return check_array(as_float_matrix(X), estimator=self, input_name="X", **options)
 
         if len(X) == 0:
             read()  # there are no cells, and scikit-learn's checks have a say

@@ -17,7 +17,7 @@ def rank_error_bound(m, eps=None, beta=0.05, *, rho=None, quantiles="uniform", p
 
     With probability at least ``1 - beta`` all m released quantiles have ranks within the bound of
     the ranks wanted (the worst-case theorems of Kaplan et al. 2021, for this implementation).
-    Typical errors are ten times smaller.
+    Typical errors are tens of times smaller.
 
     Parameters
     ----------

@@ -15,6 +15,11 @@ _COLUMNS_AT_ONCE = 8
 _ROWS_AT_ONCE = 2048
 
 
+def quiet():
+    """Return a context in which the numbers decide about no warning, whatever np.seterr says."""
+    return np.errstate(all="ignore")
+
+
 def as_float_column(column, name):
     """Return a one-dimensional float64 array with the numbers of `column`, always a copy.
 
@@ -25,11 +30,13 @@ def as_float_column(column, name):
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got {array.ndim} dimensions.")
     if array.dtype.kind in _REAL_KINDS:
-        with np.errstate(over="ignore"):  # a longdouble beyond float64 becomes infinite
+        with quiet():  # a longdouble beyond float64 becomes infinite
             return array.astype(np.float64)
     if array.dtype.kind == "O":
         return np.array([_as_float(value, name) for value in array], dtype=np.float64)
-    raise ValueError(f"{name} must hold real numbers, got dtype {array.dtype}.")
+    # The dtype of text would tell how long it is.
+    kind = "text" if array.dtype.kind in "SU" else f"dtype {array.dtype}"
+    raise ValueError(f"{name} must hold real numbers, got {kind}.")
 
 
 def needs_conversion(X):
@@ -44,7 +51,7 @@ def needs_conversion(X):
         return True
     if sparse.issparse(X) or not hasattr(X, "__array__"):
         return False
-    return _as_array(X, "X").dtype.kind in "OSU"
+    return _as_array(X, "X").dtype.kind not in _REAL_KINDS
 
 
 def as_float_matrix(X):
@@ -70,12 +77,12 @@ def _is_arrow_table(X):
 
 
 def as_table(X):
-    """Return a list as an array, and an Arrow record batch as a table, which has column names."""
-    if isinstance(X, (list, tuple)):
-        return _as_array(X, "X")
+    """Return `X` if it is a table or a matrix, else as an array, which tells its dimensions."""
     if type(X).__module__.partition(".")[0] == "pyarrow" and type(X).__name__ == "RecordBatch":
         return sys.modules["pyarrow"].Table.from_batches([X])
-    return X
+    is_table = hasattr(X, "columns") or _is_arrow_table(X) or sparse.issparse(X)
+    is_matrix = getattr(X, "ndim", None) == 2 and not isinstance(X, np.ma.MaskedArray)
+    return X if is_table or is_matrix else _as_array(X, "X")
 
 
 def refuse_what_sklearn_would_quote(X):
@@ -108,46 +115,48 @@ def fresh_columns(X):
     for first in range(0, n_columns, _COLUMNS_AT_ONCE):
         some = X[:, first : first + _COLUMNS_AT_ONCE]
         block = np.empty((some.shape[1], n_rows))
-        for start in range(0, n_rows, _ROWS_AT_ONCE):
-            block[:, start : start + _ROWS_AT_ONCE] = some[start : start + _ROWS_AT_ONCE].T
+        with quiet():
+            for start in range(0, n_rows, _ROWS_AT_ONCE):
+                block[:, start : start + _ROWS_AT_ONCE] = some[start : start + _ROWS_AT_ONCE].T
         yield from block
 
 
 def _as_array(column, name):
-    if hasattr(column, "to_numpy"):  # pandas and polars: nulls need a word
+    if isinstance(column, np.ma.MaskedArray):
+        return column.astype(np.float64).filled(np.nan)
+    if hasattr(column, "to_numpy"):  # pandas, polars and Arrow: nulls need a word
         dtype = str(getattr(column, "dtype", ""))
-        if dtype[:1].isupper() and type(column).__module__.startswith("pandas"):
+        library = type(column).__module__.partition(".")[0]
+        if library == "pandas" and dtype[:1].isupper():
             return _masked_pandas(column, name, dtype)
-        return column.to_numpy()
+        return column.to_numpy(**({"zero_copy_only": False} if library == "pyarrow" else {}))
     try:
         return np.asarray(column)
     except ValueError:
-        raise ValueError(f"{name} must not be a ragged sequence.") from None
+        pass  # raised below, not from here: an error's context can be printed, too
+    raise ValueError(f"{name} must not be a ragged sequence.")
 
 
 def _masked_pandas(column, name, dtype):
     try:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold real numbers, got dtype {dtype}.") from None
+        pass
+    raise ValueError(f"{name} must hold real numbers, got dtype {dtype}.")
 
 
 def _as_float(value, name):
     """Return one object as a float: missing values as NaN, integers too large as infinity."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return np.nan
-    if isinstance(value, (str, bytes, complex)):
-        raise _not_a_number(value, name)
-    try:
-        return float(value)
-    except OverflowError:
-        return np.inf if value > 0 else -np.inf
-    except (TypeError, ValueError):
-        raise _not_a_number(value, name) from None
-
-
-def _not_a_number(value, name):
-    return TypeError(
+    if not isinstance(value, (str, bytes, complex)):
+        try:
+            return float(value)
+        except OverflowError:
+            return np.inf if value > 0 else -np.inf
+        except (TypeError, ValueError):
+            pass
+    raise TypeError(
         f"{name}: every argument must be neither a string nor another object but a real number, "
         f"got one of type {type(value).__name__}."
     )

@@ -47,15 +47,15 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         are not needed, and must never be taken from the data.
     feature_weights : array-like of shape (n_features,) or None, default=None
         Positive weights by which the features share the budget. None is equal shares.
-    mechanism : str, default="aq"
-        The mechanism that finds the quantiles.
+    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
+        The mechanism that finds the quantiles; "auto" takes AQ or JointExp by public facts.
     dtype : {np.float32, np.float64} or None, default=None
         Type of the output. None keeps that of the input.
     resolution : int or None, default=None
         The public grid has ``2**resolution`` cells, at most 2^40. None is 40 for rows in memory,
         and 24 for batches and Dask, where a summary takes at most 8 bytes a cell and feature. A
-        cell is ``2**(7 - resolution)`` of its value wide, or without bounds ``2**-resolution`` of
-        their distance.
+        cell is ``2**(8 - resolution)`` of its value wide at most, or with bounds
+        ``2**-resolution`` of their distance.
     n_jobs : int or None, default=None
         Number of threads for `fit` and `transform`; -1 is all cores. None is 1, unless in a
         :func:`joblib.parallel_config` context. The result does not depend on it.

@@ -45,7 +45,7 @@ class DPQuantileDisplay:
     >>> from dpq_sklearn import DPQuantileDisplay, DPQuantileTransformer
     >>> X = np.random.default_rng(0).lognormal(size=(5_000, 1))
     >>> fitted = DPQuantileTransformer(15, random_state=0).fit(X)
-    >>> display = DPQuantileDisplay.from_estimator(fitted, n_rows=5_000)  # doctest: +SKIP
+    >>> display = DPQuantileDisplay.from_estimator(fitted, n_rows=5_000)
     """
 
     def __init__(self, values, shares, *, errors=None, kind="cdf", name="feature", x_public=None):

@@ -6,7 +6,7 @@ mechanism draws p with probability proportional to ``exp(-eta * min(dist(target,
 F is piecewise linear, so the positions fall into a few *segments* whose weights are geometric
 sequences; one segment is chosen by a race, then a position inside it. Weights are pure
 functions of the ranks, the draw is the only place that uses randomness, and every outcome's
-probability, however small, has a relative error below 2^-42 (docs/privacy.md has the argument).
+probability, however small, has a relative error below 2^-41 (docs/privacy.md has the argument).
 """
 
 import itertools

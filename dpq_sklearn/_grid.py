@@ -43,6 +43,7 @@ class UnboundedGrid:
     def _steps_per_cell(self):
         return _OCTAVES * _STEPS_PER_OCTAVE // (self.n_cells // 2)
 
+    @np.errstate(all="ignore")
     def cells_of(self, values):
         """Return the cell of each value (no NaN); what lies beyond +-2^64 is clipped."""
         magnitudes = np.minimum(np.abs(values), _LARGEST_BELOW)
@@ -89,6 +90,7 @@ class BoundedGrid:
     positions_per_cell: int = POSITIONS_PER_CELL
     edges_are_exact = False
 
+    @np.errstate(all="ignore")
     def cells_of(self, values):
         """Return the cell of each value (no NaN)."""
         shares = np.clip(values, self.low, self.high)

@@ -1,5 +1,7 @@
 """What both transformers promise: sklearn's ways, no leaks, a state that is only the release."""
 
+import array
+import collections
 import copy
 import pickle
 import re
@@ -9,6 +11,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -145,6 +148,41 @@ def test_a_cell_that_is_not_a_number_is_reported_by_column_and_type(estimator):
         with pytest.raises((TypeError, ValueError)) as error:
             clone(estimator).fit(text)
         assert "secret" not in str(error.value)
+
+
+@both
+@pytest.mark.parametrize(
+    "column",
+    [
+        [31337.125],
+        np.array([31337.125]),
+        pd.Series([31337.125]),
+        pl.Series([31337.125]),
+        pa.array([31337.125]),
+        array.array("d", [31337.125]),
+        collections.deque([31337.125]),
+        31337.125,
+        "31337.125",
+        np.array([[31337.125 + 1j]]),
+    ],
+    ids=lambda column: type(column).__name__,
+)
+def test_no_error_about_shape_or_type_quotes_the_data(estimator, column):
+    for method in (clone(estimator).fit, lambda X: clone(estimator).fit_batches([X])):
+        with pytest.raises((TypeError, ValueError)) as error:
+            method(column)
+        assert "31337" not in str(error.value)
+        assert "31337" not in str(error.value.__context__)
+
+
+@both
+def test_numbers_that_numpy_warns_about_go_unnoticed(estimator):
+    signalling = np.array([[0x7FA00000], [0x3F800000]], dtype=np.uint32).view(np.float32)
+    huge = np.array([["1e400"], ["1"]], dtype=np.longdouble)
+    for X in (signalling, huge, np.array([[5e-324], [1.0]])):
+        with np.errstate(all="raise"):
+            clone(estimator).fit(X)
+            clone(estimator).set_params(bounds=(0, 3)).fit_batches([X])
 
 
 class Untouchable:

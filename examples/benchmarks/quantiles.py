@@ -36,7 +36,7 @@ def main():
     q = uniform_quantiles(63)
     for n in (10**5, 10**6, 10**7):
         x = rng.normal(0, 5, n)
-        whole, sort = best_seconds((lambda x=x: dp_quantiles(x, q), lambda x=x: np.sort(x)))
+        whole, sort = best_seconds((lambda x=x: dp_quantiles(x, q), lambda x=x: x.copy().sort()))
         print(f"n = {n:<10,} {(whole - sort) * 1e3:6.1f} ms beyond {sort * 1e3:6.1f} ms")
 
     x = rng.normal(0, 5, 10**6)
