@@ -13,7 +13,7 @@ from dpq_sklearn._batches import blocks_of_rows, in_threads
 from dpq_sklearn._compat import Interval, Options, StrOptions, as_configured_sparse
 from dpq_sklearn._expected_error import rank_errors
 
-_ROWS_AT_ONCE = 8192
+_VALUES_AT_ONCE = 2**17
 # Up to so many edges, counting the edges below a value beats searching: no branch to mispredict.
 _MOST_COUNTED_EDGES = 64
 
@@ -201,8 +201,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         edges = [edges[1:-1] for edges in self.bin_edges_]
 
         def number(rows):
-            for start in range(rows.start, min(rows.stop, X.shape[0]), _ROWS_AT_ONCE):
-                some = slice(start, min(start + _ROWS_AT_ONCE, rows.stop))
+            for some in _pieces(rows, X.shape):
                 columns = X[some].T.astype(np.float64, order="C")
                 block = np.add(_bins_of(columns, edges), firsts[:, None], dtype=dtype)
                 absent = np.isnan(columns)
@@ -239,10 +238,10 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         indicators = np.zeros((columns.shape[0], self._n_indicators()), dtype=dtype)
 
         def indicate(rows):
-            for start in range(rows.start, min(rows.stop, columns.shape[0]), _ROWS_AT_ONCE):
-                some = columns[start : min(start + _ROWS_AT_ONCE, rows.stop)]
+            for piece in _pieces(rows, columns.shape):
+                some = columns[piece]
                 places = some + np.arange(some.shape[0])[:, None] * indicators.shape[1]
-                block = indicators[start : start + some.shape[0]].reshape(-1)  # a view
+                block = indicators[piece].reshape(-1)  # a view
                 block[places[some >= 0] if some.min() < 0 else places.ravel()] = 1
 
         in_threads(indicate, blocks_of_rows(columns.shape[0], self.n_jobs), self.n_jobs)
@@ -365,6 +364,13 @@ def with_outer_edges(inner, bounds):
         return np.array([inner[0] - width, inner[0], inner[0] + width])
     first, last = 2 * inner[0] - inner[1], 2 * inner[-1] - inner[-2]
     return np.concatenate(([first], inner, [last]))
+
+
+def _pieces(rows, shape):
+    """Yield slices of a slice of rows that are small enough for the cache."""
+    height = max(1, _VALUES_AT_ONCE // shape[1])
+    stop = min(rows.stop, shape[0])
+    return (slice(start, min(start + height, stop)) for start in range(rows.start, stop, height))
 
 
 def _bins_of(columns, edges):
