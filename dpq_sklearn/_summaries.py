@@ -15,7 +15,7 @@ from dpq_sklearn._grid import N_CELLS
 from dpq_sklearn._ranks import CellCounts
 
 FULL_RESOLUTION = N_CELLS.bit_length() - 1
-# Without bounds this is 2^-17 of a value, five digits; with bounds 2^-24 of their distance.
+# Without bounds a cell is about 2^-17 of its value, five digits; with bounds 2^-24 of them.
 SUMMARY_RESOLUTION = 24
 # Beyond this many records the ranks, in units, would not fit into 64 bits.
 MOST_RECORDS = 2**40
