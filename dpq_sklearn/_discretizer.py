@@ -199,14 +199,22 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         """Return for each value the number of its bin plus the first number of its feature."""
         numbers = np.empty(X.shape, dtype=dtype)
         edges = [edges[1:-1] for edges in self.bin_edges_]
+        firsts = np.asarray(firsts, dtype=dtype)[:, None]
+        few = max(some.size for some in edges) <= _MOST_COUNTED_EDGES
 
         def number(rows):
+            # Room for one piece, used again for the next: new memory would cost more than the work.
+            shape = (X.shape[1], _rows_at_once(X.shape))
+            types = (np.float64, np.uint8 if few else np.int64, bool, dtype)
+            room = [np.empty(shape, dtype=some) for some in types]
             for some in _pieces(rows, X.shape):
-                columns = X[some].T.astype(np.float64, order="C")
-                block = np.add(_bins_of(columns, edges), firsts[:, None], dtype=dtype)
-                absent = np.isnan(columns)
-                if absent.any():
-                    block[absent] = missing
+                columns, bins, flags, block = (part[:, : some.stop - some.start] for part in room)
+                columns[:] = X[some].T
+                _write_bins(columns, edges, bins, flags)
+                np.add(bins, firsts, out=block, dtype=dtype)
+                np.isnan(columns, out=flags)
+                if flags.any():
+                    block[flags] = missing
                 numbers[some] = block.T
 
         in_threads(number, blocks_of_rows(X.shape[0], self.n_jobs), self.n_jobs)
@@ -366,26 +374,29 @@ def with_outer_edges(inner, bounds):
     return np.concatenate(([first], inner, [last]))
 
 
+def _rows_at_once(shape):
+    return max(1, _VALUES_AT_ONCE // shape[1])
+
+
 def _pieces(rows, shape):
     """Yield slices of a slice of rows that are small enough for the cache."""
-    height = max(1, _VALUES_AT_ONCE // shape[1])
-    stop = min(rows.stop, shape[0])
+    height, stop = _rows_at_once(shape), min(rows.stop, shape[0])
     return (slice(start, min(start + height, stop)) for start in range(rows.start, stop, height))
 
 
-def _bins_of(columns, edges):
-    """Return how many of its column's edges are at most each value; anything for NaN."""
-    n_edges = [some.size for some in edges]
-    if max(n_edges) > _MOST_COUNTED_EDGES:
-        pairs = zip(columns, edges, strict=True)
-        return np.stack([np.searchsorted(some, values, side="right") for values, some in pairs])
-    if min(n_edges) < max(n_edges):
-        pairs = zip(columns, edges, strict=True)
-        return np.stack([_bins_of(values[None], [some])[0] for values, some in pairs])
-    # All columns at once: threads seldom need Python's lock.
-    found = np.zeros(columns.shape, dtype=np.uint8)
-    reached = np.empty(columns.shape, dtype=bool)
-    for level in np.stack(edges, axis=1):
-        np.greater_equal(columns, level[:, None], out=reached)
-        found += reached.view(np.uint8)
-    return found
+def _write_bins(columns, edges, bins, flags):
+    """Write how many of its column's edges are at most each value; anything for NaN."""
+    if bins.dtype != np.uint8:
+        for index, some in enumerate(edges):
+            bins[index] = np.searchsorted(some, columns[index], side="right")
+        return
+    bins[:] = 0
+    n_edges = {some.size for some in edges}
+    if len(n_edges) == 1:  # all columns at once: threads seldom need Python's lock
+        parts = [(columns, bins, flags, np.stack(edges, axis=1)[:, :, None])]
+    else:
+        parts = zip(columns, bins, flags, edges, strict=True)
+    for values, found, reached, levels in parts:
+        for level in levels:
+            np.greater_equal(values, level, out=reached)
+            found += reached.view(np.uint8)
