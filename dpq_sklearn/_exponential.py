@@ -19,8 +19,11 @@ from dpq_sklearn._ranks import rank_span
 
 # No weight is less than 2^-96 of the best: scores are clipped there.
 REACH_BITS = 96
-# A draw looks at the records within this many bits first, and nearly always need not look further.
-NEAR_BITS = 24
+# A draw first looks at so many records around the target, within the bits given here, and seldom
+# need look further. Beside a wide empty end of the grid many small weights add up: more bits there.
+NEAR_RECORDS = 1000
+NEAR_BITS = 16, 32
+NEAR_BITS_AT_ENDS = 24, 32
 # start, length, nearest, step of ranks, forward
 _PART = np.dtype("i8, i8, f8, i8, ?")
 
@@ -98,7 +101,7 @@ class Segments:
         return sums
 
 
-def draw(ranks, node, eps, randomness, near_bits=NEAR_BITS):
+def draw(ranks, node, eps, randomness, near_bits=None):
     """Draw the node's position by the exponential mechanism; return it and its rank in units.
 
     The first draw is from an envelope, in which scores are clipped nearer to the target. It is
@@ -110,14 +113,25 @@ def draw(ranks, node, eps, randomness, near_bits=NEAR_BITS):
     -------
     That of `node_segments`, which gives the weights w.
     """
+    score = Score.at(node, eps, ranks.grid)
+    if near_bits is None:
+        near_bits = _near_bits(node, score, ranks.grid)
     position = draw_position(node_segments(ranks, node, eps, near_bits), randomness)
     low, high = rank_span(ranks, position)
-    score = Score.at(node, eps, ranks.grid)
     excess = min(score.distance(low, high), score.reach()) - score.reach(near_bits)
     if excess > 0 and randomness.uniforms(1)[0] >= np.exp(-score.eta * excess):
         position = draw_position(node_segments(ranks, node, eps), randomness)
         low, high = rank_span(ranks, position)
     return position, (low + high) // 2
+
+
+def _near_bits(node, score, grid):
+    """Return how many bits the envelope of a draw goes down: public facts, and only about speed."""
+    last = grid.n_cells * grid.positions_per_cell - 1
+    at_end = node.lo == 0 or node.hi == last
+    least, most = NEAR_BITS_AT_ENDS if at_end else NEAR_BITS
+    of_records = NEAR_RECORDS * grid.positions_per_cell * score.eta / LN2
+    return min(max(of_records, least), most)
 
 
 def node_segments(ranks, node, eps, bits=REACH_BITS):
