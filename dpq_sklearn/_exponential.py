@@ -10,6 +10,7 @@ probability, however small, has a relative error below 2^-41 (docs/privacy.md ha
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -158,9 +159,8 @@ def node_segments(ranks, node, eps, bits=REACH_BITS):
     groups = [_empty_runs(node, cells, run_beyond, ranks.grid.positions_per_cell)]
     if cells.size:
         turns = (score.target - reach, score.target, score.target + reach)
-        turning_cells = [
-            int(np.searchsorted(below[1:-1], turn // units, side="right")) for turn in turns
-        ]
+        records = np.array([turn // units for turn in turns])
+        turning_cells = below[1:-1].searchsorted(records, side="right").tolist()
         whole = _whole_cells(cells, below, run_beyond, turning_cells[1], ranks.grid)
         ends = {0} if whole[0][0] < node.lo else set()
         ends |= {cells.size - 1} if whole[0][-1] + units // 2 > node.hi + 1 else set()
@@ -246,12 +246,18 @@ def race(weights, randomness):
     cumulative sum would lose all below 2^-53. Many weights race in blocks, then in the block.
     """
     if weights.size <= 128:
-        with np.errstate(divide="ignore"):  # no weight: never arrives
-            return int(np.argmin(randomness.exponentials(weights.size) / weights))
-    block_size = int(np.sqrt(weights.size))
-    block_starts = np.arange(0, weights.size, block_size)
-    start = block_size * race(np.add.reduceat(weights, block_starts), randomness)
-    return start + race(weights[start : start + block_size], randomness)
+        return _winner(randomness.exponentials(weights.size), weights)
+    block_size = math.isqrt(weights.size)
+    sums = np.add.reduceat(weights, np.arange(0, weights.size, block_size))
+    exponentials = randomness.exponentials(sums.size + block_size)
+    start = block_size * _winner(exponentials[: sums.size], sums)
+    block = weights[start : start + block_size]
+    return start + _winner(exponentials[sums.size :][: block.size], block)
+
+
+def _winner(exponentials, weights):
+    with np.errstate(divide="ignore"):  # no weight: never arrives
+        return int((exponentials / weights).argmin())
 
 
 def truncated_geometric(slope, length, randomness):

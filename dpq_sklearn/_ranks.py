@@ -54,13 +54,20 @@ class SortedColumn:
         below : int64 array, one longer: the number of records before each cell, and before
             the end of the last one. Complete, also for records outside the range.
         """
-        cells_of_records = self.grid.cells_of(self._values[first:last])
+        # With the records beside the range, which tell whether its outermost cells are complete.
+        begin = max(first - 1, 0)
+        with_neighbours = self.grid.cells_of(self._values[begin : last + 1])
+        cells_of_records = with_neighbours[first - begin : last - begin]
         if cells_of_records.size == 0:
             return cells_of_records, np.array([first])
-        starts = np.flatnonzero(cells_of_records[1:] != cells_of_records[:-1]) + 1
+        starts = (cells_of_records[1:] != cells_of_records[:-1]).nonzero()[0] + 1
         cells = cells_of_records[np.concatenate(([0], starts))]
-        ends = self.counts_below(np.array([cells[0], cells[-1] + 1]))
-        return cells, np.concatenate((ends[:1], first + starts, ends[1:]))
+        below = np.concatenate(([first], first + starts, [last]))
+        if with_neighbours[0] == cells[0] and first > 0:
+            below[0] = self.counts_below(cells[:1])[0]
+        if with_neighbours[-1] == cells[-1] and last < self.n_records:
+            below[-1] = self.counts_below(cells[-1:] + 1)[0]
+        return cells, below
 
 
 class CellCounts:
