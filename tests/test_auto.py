@@ -10,7 +10,7 @@ from dpq_sklearn._auto import AutomaticChoice
 from dpq_sklearn._grid import BoundedGrid
 from dpq_sklearn._joint_exp import JointExponential
 from dpq_sklearn._quantiles import MECHANISMS, plan_release
-from dpq_sklearn._random import SystemRandomness
+from dpq_sklearn._random import make_randomness
 from dpq_sklearn._ranks import SortedColumn
 
 AUTO = AutomaticChoice()
@@ -41,11 +41,9 @@ def test_predicted_errors_are_those_of_evenly_spread_data(m, budget, rng):
         (ApproximateQuantiles(), ApproximateQuantiles().rank_errors(quantiles, budget).mean()),
         (JointExponential(), JointExponential().rank_errors(quantiles, budget).mean()),
     ):
-        values = np.arange(0.5, 1000) / 1000
+        values, randomness = np.arange(0.5, 1000) / 1000, make_randomness(m)
         released = [
-            mechanism.release(
-                SortedColumn(values.copy(), grid), quantiles, budget, SystemRandomness()
-            )
+            mechanism.release(SortedColumn(values.copy(), grid), quantiles, budget, randomness)
             for _ in range(250)
         ]
         errors = 1000 * (grid.middles(np.array(released)) - quantiles)
