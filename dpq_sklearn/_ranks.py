@@ -99,8 +99,3 @@ def rank_span(ranks, position):
     before, after = (int(count) for count in ranks.counts_below(np.array([cell, cell + 1])))
     low = 2 * positions_per_cell * before + 2 * (after - before) * sub
     return low, low + 2 * (after - before)
-
-
-def rank_units(ranks, position):
-    """Return F at one position, in units, as an int."""
-    return sum(rank_span(ranks, position)) // 2

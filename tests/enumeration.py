@@ -8,7 +8,7 @@ import numpy as np
 from dpq_sklearn._aq import quantile_tree
 from dpq_sklearn._exponential import Node, node_segments
 from dpq_sklearn._grid import BoundedGrid
-from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_units
+from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_span
 
 
 def tiny_grid(n_cells, positions_per_cell):
@@ -49,6 +49,11 @@ def position_weights(segments, lo, hi):
         weights[start - lo : start - lo + length] = np.exp(-(nearest + slope * steps))
     assert not np.isnan(weights).any()
     return weights
+
+
+def rank_units(ranks, position):
+    """F at one position, in units: the middle of the ranks that it covers."""
+    return sum(rank_span(ranks, position)) // 2
 
 
 def aq_distribution(ranks, quantiles, budget):

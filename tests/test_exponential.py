@@ -21,8 +21,8 @@ from dpq_sklearn._exponential import (
 )
 from dpq_sklearn._grid import UnboundedGrid
 from dpq_sklearn._random import SeededRandomness
-from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_span, rank_units
-from tests.enumeration import column_of, position_weights, tiny_grid
+from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_span
+from tests.enumeration import column_of, position_weights, rank_units, tiny_grid
 from tests.test_random import ScriptedRandomness
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpq_sklearn._grid import BoundedGrid, UnboundedGrid
-from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_units
-from tests.enumeration import tiny_grid
+from dpq_sklearn._ranks import CellCounts, SortedColumn
+from tests.enumeration import rank_units, tiny_grid
 
 columns = st.lists(
     st.one_of(st.floats(allow_nan=True), st.sampled_from([0.0, 1.0, 2.0, 37.0])), max_size=60
