@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from dpq_sklearn._accounting import exponential_cost
-from dpq_sklearn._exponential import Node, draw
+from dpq_sklearn._exponential import Nodes, draw
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,38 @@ def _quantile_tree(quantiles, budget):
     return subtree(0, len(quantiles), 0.0, 1.0, budget.before_rounding(len(quantiles)))
 
 
+@dataclass(frozen=True)
+class QuantileLevel:
+    """The nodes of one level. Quantiles are counted from 1; 0 and m + 1 are the ends of the grid."""
+
+    index: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
+    q: np.ndarray
+    eps: np.ndarray
+
+
+def quantile_levels(quantiles, budget):
+    """Return the levels of `quantile_tree` from the root down: their draws can be made at once."""
+    return _quantile_levels(tuple(float(q) for q in quantiles), budget)
+
+
+@lru_cache(maxsize=64)
+def _quantile_levels(quantiles, budget):
+    levels = []
+    nodes = [(_quantile_tree(quantiles, budget), 0, len(quantiles) + 1)]
+    while nodes:
+        rows = [(tree.index + 1, below, above, tree.q, tree.eps) for tree, below, above in nodes]
+        levels.append(QuantileLevel(*(np.array(column) for column in zip(*rows, strict=True))))
+        children = [
+            child
+            for tree, below, above in nodes
+            for child in ((tree.left, below, tree.index + 1), (tree.right, tree.index + 1, above))
+        ]
+        nodes = [child for child in children if child[0] is not None]
+    return levels
+
+
 class ApproximateQuantiles:
     """The AQ mechanism behind the seam that all mechanisms share."""
 
@@ -82,21 +114,17 @@ class ApproximateQuantiles:
         ``w^2 rho <= w rho``, and the same induction holds. At the root w = 1.
         """
         grid = ranks.grid
-        cells = np.empty(len(quantiles), dtype=np.int64)
-
-        def walk(tree, lo, hi, lo_units, hi_units):
-            if tree is None:
-                return
-            node = Node(lo, hi, lo_units, hi_units, tree.q)
-            position, units = draw(ranks, node, tree.eps, randomness)
-            cells[tree.index] = position // grid.positions_per_cell
-            walk(tree.left, lo, position, lo_units, units)
-            walk(tree.right, position, hi, units, hi_units)
-
-        last_position = grid.n_cells * grid.positions_per_cell - 1
-        all_units = 2 * grid.positions_per_cell * ranks.n_records
-        walk(quantile_tree(quantiles, budget), 0, last_position, 0, all_units)
-        return cells
+        # The ends of the grid, and all estimates between them as soon as they are known.
+        positions = np.zeros(len(quantiles) + 2, dtype=np.int64)
+        units = np.zeros_like(positions)
+        positions[-1] = grid.n_cells * grid.positions_per_cell - 1
+        units[-1] = 2 * grid.positions_per_cell * ranks.n_records
+        for level in quantile_levels(quantiles, budget):
+            below, above = level.below, level.above
+            nodes = Nodes(positions[below], positions[above], units[below], units[above], level.q)
+            drawn = draw(ranks, nodes, level.eps, randomness)
+            positions[level.index], units[level.index] = drawn
+        return positions[1:-1] // grid.positions_per_cell
 
     def cost(self, quantiles, budget):
         """Return what `release` costs in eps and in rho: that of the most expensive path."""

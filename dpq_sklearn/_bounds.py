@@ -7,9 +7,8 @@ import numpy as np
 
 from dpq_sklearn._accounting import Budget, checked_positive
 from dpq_sklearn._aq import quantile_tree
-from dpq_sklearn._exponential import REACH_BITS
+from dpq_sklearn._exponential import FLOOR
 from dpq_sklearn._grid import N_CELLS, POSITIONS_PER_CELL
-from dpq_sklearn._random import LN2
 
 
 def rank_error_bound(m, eps=None, beta=0.05, *, rho=None, quantiles="uniform", psi=None):
@@ -43,10 +42,11 @@ def rank_error_bound(m, eps=None, beta=0.05, *, rho=None, quantiles="uniform", p
 
     Notes
     -----
-    A draw with weights ``exp(-eta |rank - target|)`` errs by more than ``g`` with probability at
-    most ``psi exp(-eta g)``. With ``g = ln(psi m / beta) / eta`` in every node, all m draws are
-    within their g with probability 1 - beta. A node's target is as wrong as the two ends of its
-    range, the lower weighted by 1 - q and the upper by q; these errors are added up along the tree.
+    A draw with weights ``exp(-eta |rank - target|) + 2^-96`` errs by more than ``g`` with
+    probability at most ``psi (exp(-eta g) + 2^-96)``. With the g for which this is beta / m, all m
+    draws are within their g with probability 1 - beta. A node's target is as wrong as the two ends
+    of its range, the lower weighted by 1 - q and the upper by q; these errors are added up along
+    the tree.
     They grow with the number of levels for uniform quantiles too: an inner node inherits from both
     of its ends, while the paper's factor of 2 for uniform quantiles is right for the outermost
     nodes only.
@@ -63,9 +63,10 @@ def rank_error_bound(m, eps=None, beta=0.05, *, rho=None, quantiles="uniform", p
     budget = Budget(checked_positive(eps, "eps"), "eps") if rho is None else None
     budget = budget or Budget(checked_positive(rho, "rho"), "rho")
     psi = N_CELLS * POSITIONS_PER_CELL if psi is None else checked_positive(psi, "psi")
-    log_chances = math.log(psi) + math.log(m) - math.log(beta)
-    if log_chances > REACH_BITS * LN2:  # scores are clipped there: nothing is promised beyond
+    chance = beta / m / psi - FLOOR  # that of a position out of bounds, less what all have
+    if chance <= 0:
         return math.inf
+    log_chances = -math.log(chance)
 
     tree = quantile_tree(_listed(quantiles, m), budget)
     unknown = isinstance(quantiles, str) and quantiles == "any"

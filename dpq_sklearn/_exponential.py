@@ -1,280 +1,290 @@
-"""The exponential mechanism at one node: its segments, their weights, one draw.
+"""The exponential mechanism at many nodes at once: segments, their weights, the draws.
 
 A node asks for the position p in ``[lo, hi]`` whose ranks are nearest to a target. A position
 stands for the ranks from its lower to its upper edge, an interval I(p) around F(p), and the
-mechanism draws p with probability proportional to ``exp(-eta * min(dist(target, I(p)), reach))``.
-F is piecewise linear, so the positions fall into a few *segments* whose weights are geometric
-sequences; one segment is chosen by a race, then a position inside it. Weights are pure
-functions of the ranks, the draw is the only place that uses randomness, and every outcome's
-probability, however small, has a relative error below 2^-41 (docs/privacy.md has the argument).
+mechanism draws p with probability proportional to ``exp(-eta * dist(target, I(p))) + 2^-96``.
+
+A node looks at some hundred records only. They cut it into *segments*: the cells of these
+records, where the weights are geometric sequences, and the runs between them, where the nearest
+rank bounds the weights. One segment is chosen by a race, then a position inside it; a position
+of a run is kept with probability weight / bound, else all begins again. The draw is the only
+place that uses randomness, and every outcome's probability, however small, has a relative error
+below 2^-41 (docs/privacy.md has the argument).
+
+The nodes of a level do not depend on each other. All arrays have one row for each node.
 """
 
-import itertools
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpq_sklearn._random import LN2
-from dpq_sklearn._ranks import rank_span
+from dpq_sklearn._ranks import rank_spans
 
-# No weight is less than 2^-96 of the best: scores are clipped there.
-REACH_BITS = 96
-# A draw first looks at so many records around the target, within the bits given here, and seldom
-# need look further. Beside a wide empty end of the grid many small weights add up: more bits there.
-NEAR_RECORDS = 1000
-NEAR_BITS = 16, 32
-NEAR_BITS_AT_ENDS = 24, 32
-# start, length, nearest, step of ranks, forward
-_PART = np.dtype("i8, i8, f8, i8, ?")
+# No position has less than 2^-96 of the weight of one that holds the target.
+FLOOR_BITS = 96
+FLOOR = 2.0**-FLOOR_BITS
+# A node looks at the records this far from the target, in multiples of 1 / eta: densely near the
+# target, where most positions are drawn, so that most of them are kept.
+_AHEAD = np.concatenate((np.arange(0, 2, 0.25), np.arange(2, 6, 0.5), np.arange(6, 50, 4.0)))
 
 
 @dataclass(frozen=True)
-class Node:
-    """A range of positions, the ranks at its two ends, and the quantile wanted between them."""
+class Nodes:
+    """Ranges of positions, the ranks at their two ends, and the quantiles wanted in between."""
 
-    lo: int
-    hi: int
-    lo_units: int
-    hi_units: int
-    q: float
+    lo: np.ndarray
+    hi: np.ndarray
+    lo_units: np.ndarray
+    hi_units: np.ndarray
+    q: np.ndarray
 
 
 @dataclass(frozen=True)
-class Score:
-    """``eta * min(dist(target, I), reach)``, the negative logarithm of a position's weight.
+class Scores:
+    """``eta * dist(target, I)``, the negative logarithm of a position's weight, for each node.
 
     All ranks are in units. The target ``lo + q (hi - lo)`` is exact, a whole number and a
     remainder in [0, 1): a rounded one would move by a rounding error even for records of no
     weight in the node.
     """
 
-    eta: float
-    target: int
-    remainder: float
+    eta: np.ndarray
+    target: np.ndarray
+    remainder: np.ndarray
 
     @classmethod
-    def at(cls, node, eps, grid):
-        """Return the score of `node` with budget `eps`."""
-        numerator, denominator = node.q.as_integer_ratio()
-        whole, rest = divmod(numerator * (node.hi_units - node.lo_units), denominator)
-        eta = eps / (2 * max(node.q, 1 - node.q)) / (2 * grid.positions_per_cell)
-        # Beyond this a single unit is out of reach: spend less, so that no weight underflows.
-        return cls(min(eta, REACH_BITS * LN2), node.lo_units + whole, rest / denominator)
+    def at(cls, nodes, eps, grid):
+        """Return the scores of `nodes` with budgets `eps`."""
+        target, remainder = [], []
+        widths = (nodes.hi_units - nodes.lo_units).tolist()
+        for q, low, width in zip(nodes.q.tolist(), nodes.lo_units.tolist(), widths, strict=True):
+            numerator, denominator = q.as_integer_ratio()
+            whole, rest = divmod(numerator * width, denominator)
+            target.append(low + whole)
+            remainder.append(rest / denominator)
+        eta = eps / (2 * np.maximum(nodes.q, 1 - nodes.q)) / (2 * grid.positions_per_cell)
+        # Beyond this a single unit is as good as out of reach: spend less, so that nothing overflows.
+        return cls(np.minimum(eta, FLOOR_BITS * LN2), np.array(target), np.array(remainder))
 
-    def reach(self, bits=REACH_BITS):
-        """Return the distance, a whole number of units, at which weights are 2^-bits."""
-        return int(min(np.ceil(bits * LN2 / self.eta), 2.0**61))
+    def __getitem__(self, rows):
+        return Scores(self.eta[rows], self.target[rows], self.remainder[rows])
 
     def beyond(self, units):
-        """Return how far a rank lies beyond the target; negative if before it."""
-        return (units - self.target) - self.remainder
+        """Return how far ranks lie beyond the target; negative if before it."""
+        return ((units.T - self.target) - self.remainder).T
 
-    def distance(self, low, high):
-        """Return how far the target is from the ranks between `low` and `high`."""
-        return max(self.beyond(low), -self.beyond(high), 0.0)
+    def of_span(self, low, high):
+        """Return the score of the ranks from `low` to `high`."""
+        distance = np.maximum(np.maximum(self.beyond(low), -self.beyond(high)), 0.0)
+        return (distance.T * self.eta).T
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Runs of positions whose weights are geometric, walked from their end nearest the target.
+    """Ranges of positions, walked from their end nearest the target. In any order; some empty.
 
-    The j-th position of a run, j = 0 .. length - 1, weighs ``exp(-(nearest + slope * j))``; it
-    is ``start + j`` where `forward`, else ``start + length - 1 - j``. In any order; some empty.
+    The j-th position of the segment ``[start, end)``, j = 0, 1, ..., is drawn with weight
+    ``exp(-(nearest + slope * j))``; it is ``start + j`` where `forward`, else ``end - 1 - j``.
+    That is what the position weighs, or, in the first `n_runs` segments, a bound on it.
     """
 
     start: np.ndarray
-    length: np.ndarray
+    end: np.ndarray
     nearest: np.ndarray
     slope: np.ndarray
     forward: np.ndarray
+    n_runs: int
 
     def weights(self):
-        """Return the total weight of each run, to a few ulps.
+        """Return the total weight of each segment, to a few ulps.
 
         exp(-nearest) * (1 - exp(-slope * length)) / (1 - exp(-slope)), and its limit `length`.
         """
-        sums = self.length.astype(np.float64)
-        sloped = np.flatnonzero(self.slope)
+        sums = np.maximum(self.end - self.start, 0).astype(np.float64)
+        sloped = np.nonzero(self.slope)
         decay = -self.slope[sloped]
         sums[sloped] = np.expm1(decay * sums[sloped]) / np.expm1(decay)
         sums *= np.exp(-self.nearest)
         return sums
 
 
-def draw(ranks, node, eps, randomness, near_bits=None):
-    """Draw the node's position by the exponential mechanism; return it and its rank in units.
+def draw(ranks, nodes, eps, randomness):
+    """Draw the nodes' positions by the exponential mechanism; return them and their ranks in units.
 
-    The first draw is from an envelope, in which scores are clipped nearer to the target. It is
-    kept with probability weight / envelope, which is 1 but where the envelope is clipped, else
-    replaced by a draw from the weights themselves. So each position p has probability
-    ``w(p) / E + (1 - W / E) w(p) / W = w(p) / W``, with W and E the two sums.
+    A position p is proposed with a probability proportional to its bound b(p), and kept with
+    probability w(p) / b(p): it comes out with a probability proportional to w(p).
 
     Privacy
     -------
     That of `node_segments`, which gives the weights w.
     """
-    score = Score.at(node, eps, ranks.grid)
-    if near_bits is None:
-        near_bits = _near_bits(node, score, ranks.grid)
-    position = draw_position(node_segments(ranks, node, eps, near_bits), randomness)
-    low, high = rank_span(ranks, position)
-    excess = min(score.distance(low, high), score.reach()) - score.reach(near_bits)
-    if excess > 0 and randomness.uniforms(1)[0] >= np.exp(-score.eta * excess):
-        position = draw_position(node_segments(ranks, node, eps), randomness)
-        low, high = rank_span(ranks, position)
-    return position, (low + high) // 2
+    scores = Scores.at(nodes, eps, ranks.grid)
+    segments = node_segments(ranks, nodes, scores)
+    weights = segments.weights()
+    positions, units = np.empty_like(nodes.lo), np.empty_like(nodes.lo)
+    rows = np.arange(nodes.lo.size)
+    while rows.size:
+        winners = race(weights[rows], randomness)
+        proposed = draw_inside(segments, (rows, winners), randomness)
+        low, high = rank_spans(ranks, proposed)
+        chances = chances_to_keep(segments, (rows, winners), scores[rows].of_span(low, high))
+        kept = randomness.uniforms(rows.size) < chances
+        positions[rows[kept]] = proposed[kept]
+        units[rows[kept]] = (low + (high - low) // 2)[kept]
+        rows = rows[~kept]
+    return positions, units
 
 
-def _near_bits(node, score, grid):
-    """Return how many bits the envelope of a draw goes down: public facts, and only about speed."""
-    last = grid.n_cells * grid.positions_per_cell - 1
-    at_end = node.lo == 0 or node.hi == last
-    least, most = NEAR_BITS_AT_ENDS if at_end else NEAR_BITS
-    of_records = NEAR_RECORDS * grid.positions_per_cell * score.eta / LN2
-    return min(max(of_records, least), most)
+def chances_to_keep(segments, chosen, scores):
+    """Return weight / bound for positions with these scores, proposed from the chosen segments."""
+    missed = scores - segments.nearest[chosen]
+    missed[chosen[1] >= segments.n_runs] = 0.0
+    return np.exp(-missed)
 
 
-def node_segments(ranks, node, eps, bits=REACH_BITS):
-    """Return the segments of the exponential mechanism at `node` with budget `eps`.
+def node_segments(ranks, nodes, scores):
+    """Return the segments of the exponential mechanism at `nodes`.
 
     Privacy
     -------
     Neighbours differ in one record. Its ramp g in [0, 1] is added to all ranks; with
     ``w = g(hi) - g(lo)``, a rank of the node less the target changes by something in
     [-q w, (1 - q) w]. The score is a maximum of such differences (the ends of I(p) may be taken
-    inside the node, where the target is), so it has sensitivity ``w * max(q, 1 - q)``, also when
-    clipped, and with ``eta = eps / (2 max(q, 1 - q))`` the draw costs this record ``w * eps``
-    (McSherry, Talwar 2007), and is w * eps bounded-range (Durfee, Rogers 2019).
+    inside the node, where the target is), so it has sensitivity ``w * max(q, 1 - q)``. So has the
+    logarithm of a weight, whose second term is a constant. With ``eta = eps / (2 max(q, 1 - q))``
+    the draw costs this record ``w * eps`` (McSherry, Talwar 2007), and is w * eps bounded-range
+    (Durfee, Rogers 2019).
     """
-    score = Score.at(node, eps, ranks.grid)
-    reach = score.reach(bits)
-    units = 2 * ranks.grid.positions_per_cell
-    # Only the records within reach matter: before them and after them the score is clipped.
-    first = max(score.target - reach, node.lo_units) // units
-    last = min(-((-score.target - reach - 1) // units), -(-node.hi_units // units))
-    cells, below = ranks.occupied(first, max(first, last))
-
-    run_beyond = score.beyond(units * below)
-    groups = [_empty_runs(node, cells, run_beyond, ranks.grid.positions_per_cell)]
-    if cells.size:
-        turns = (score.target - reach, score.target, score.target + reach)
-        records = np.array([turn // units for turn in turns])
-        turning_cells = below[1:-1].searchsorted(records, side="right").tolist()
-        whole = _whole_cells(cells, below, run_beyond, turning_cells[1], ranks.grid)
-        ends = {0} if whole[0][0] < node.lo else set()
-        ends |= {cells.size - 1} if whole[0][-1] + units // 2 > node.hi + 1 else set()
-        cut = sorted({*ends, *turning_cells})
-        whole[1][cut] = 0
-        groups.append(whole)
-        groups.append(_parts_of_cells(cut, cells, below, reach, node, score, ranks.grid))
-    start, length, nearest, step, forward = (
-        np.concatenate(fields) for fields in zip(*groups, strict=True)
+    records, is_empty = _records_to_look_at(nodes, scores, 2 * ranks.grid.positions_per_cell)
+    cells, below, above = ranks.cells_of_records(records)
+    # A node without records is one run, up to a cell behind its end.
+    cells[is_empty] = nodes.hi[is_empty, None] // ranks.grid.positions_per_cell + 1
+    groups = (
+        _runs(nodes, scores, records, cells, ranks.grid),
+        _whole_cells(nodes, scores, cells, below, above, ranks.grid),
+        _target_cell(nodes, scores, cells, below, above, is_empty, ranks.grid),
+        _floor(nodes, scores),
     )
-    step[nearest >= reach] = 0
-    nearest = np.minimum(nearest, reach)
-    return Segments(start, length, score.eta * nearest, score.eta * step, forward)
+    start, end, distance, step, forward = (
+        np.concatenate(fields, axis=1) for fields in zip(*groups, strict=True)
+    )
+    eta = scores.eta[:, None]
+    return Segments(start, end, eta * distance, eta * step, forward, groups[0][0].shape[1])
 
 
-def _empty_runs(node, cells, beyond, positions_per_cell):
-    """Return the runs between occupied cells: start, length, nearest, step of ranks, forward."""
-    start = np.empty(cells.size + 1, dtype=np.int64)
-    end = np.empty_like(start)
-    start[0], end[-1] = node.lo, node.hi + 1
-    if cells.size:
-        np.multiply(cells, positions_per_cell, out=end[:-1])
-        np.add(end[:-1], positions_per_cell, out=start[1:])
-        end[0] = max(end[0], node.lo)
-        start[-1] = min(start[-1], node.hi + 1)
-    flat = np.zeros_like(start)
-    return start, end - start, np.abs(beyond), flat, flat == 0
+def _records_to_look_at(nodes, scores, units):
+    """Return ascending records for each node, repeated if there are too few, and which has none.
 
-
-def _whole_cells(cells, below, run_beyond, target_cell, grid):
-    """Return the occupied cells in the same way, all of them whole; the target's is to be cut."""
-    nearest = np.zeros(cells.size)
-    nearest[:target_cell] = -run_beyond[1 : target_cell + 1]
-    nearest[target_cell + 1 :] = run_beyond[target_cell + 1 : -1]
-    length = np.full(cells.size, grid.positions_per_cell)
-    forward = np.arange(cells.size) > target_cell
-    return cells * grid.positions_per_cell, length, nearest, 2 * np.diff(below), forward
-
-
-def _parts_of_cells(cut, cells, below, reach, node, score, grid):
-    """Return the parts of the cells that the node's ends or the turns of the score cut.
-
-    The score turns where ranks come within reach, before and after the position that holds the
-    target, and where ranks get out of reach.
+    The records are counted from 0. The first and the last in the node are among them, or others
+    as far from the target as any look goes; and the record at the target is.
     """
-    past = score.target + (score.remainder > 0)  # the first whole number not before the target
-    parts = []
-    for index in cut:
-        start = int(cells[index]) * grid.positions_per_cell
-        step = 2 * int(below[index + 1] - below[index])
-        rank = 2 * grid.positions_per_cell * int(below[index])  # at the lower edge of the cell
-        turns = (
-            (score.target - reach - rank) // step,
-            (score.target - rank) // step,
-            -((rank - past) // step),
-            -((rank - past - reach) // step),
-        )
-        subs = (0, *(min(max(turn, 0), grid.positions_per_cell) for turn in turns))
-        points = [min(max(start + sub, node.lo), node.hi + 1) for sub in subs]
-        points.append(min(start + grid.positions_per_cell, node.hi + 1))
-        for here, there in itertools.pairwise(points):
-            if here < there:
-                low, high = rank + step * (here - start), rank + step * (there - start)
-                nearest = score.distance(low, high)
-                parts.append((here, there - here, nearest, step, score.beyond(low) >= 0))
-    fields = np.array(parts, dtype=_PART)
-    return [fields[name] for name in _PART.names]
+    first, last = nodes.lo_units // units, -(-nodes.hi_units // units) - 1
+    at_target = np.maximum(np.minimum(scores.target // units, last), first)[:, None]
+    steps = np.minimum(np.ceil(_AHEAD / (units * scores.eta[:, None])), 2.0**60).astype(np.int64)
+    behind = _distinct_columns(np.minimum(steps, at_target - first[:, None]))
+    ahead = _distinct_columns(np.minimum(steps, np.maximum(last[:, None] - at_target, 0)))
+    records = np.concatenate((at_target - behind[:, :0:-1], at_target + ahead), axis=1)
+    return records, first > last
 
 
-def draw_position(segments, randomness):
-    """Draw one position: race for a segment, then a geometric step inside it."""
-    winner = race(segments.weights(), randomness)
-    length = int(segments.length[winner])
-    j = truncated_geometric(float(segments.slope[winner]), length, randomness)
-    return int(segments.start[winner]) + (j if segments.forward[winner] else length - 1 - j)
+def _distinct_columns(ascending):
+    """Return the columns but those that equal the one before in every row."""
+    differs = (ascending[:, 1:] != ascending[:, :-1]).any(axis=0)
+    return ascending[:, np.concatenate(([True], differs))]
+
+
+def _runs(nodes, scores, records, cells, grid):
+    """Return the runs between the cells: start, end, distance, step of ranks, forward.
+
+    Ranks in a run lie between those behind the record before it and before the record after it.
+    """
+    units = 2 * grid.positions_per_cell
+    start = np.concatenate((nodes.lo[:, None], (cells + 1) * grid.positions_per_cell), axis=1)
+    end = np.concatenate((cells * grid.positions_per_cell, nodes.hi[:, None] + 1), axis=1)
+    end[:, 0] = np.minimum(end[:, 0], nodes.hi + 1)
+    distance = np.zeros(start.shape)
+    np.maximum(scores.beyond(units * (records + 1)), 0.0, out=distance[:, 1:])
+    np.maximum(distance[:, :-1], -scores.beyond(units * records), out=distance[:, :-1])
+    return start, end, distance, np.zeros_like(start), np.ones(start.shape, dtype=bool)
+
+
+def _whole_cells(nodes, scores, cells, below, above, grid):
+    """Return the cells in the same way, except for that of the target."""
+    units, first = 2 * grid.positions_per_cell, cells * grid.positions_per_cell
+    start = np.maximum(first, nodes.lo[:, None])
+    end = np.minimum(first + grid.positions_per_cell, nodes.hi[:, None] + 1)
+    step = 2 * (above - below)
+    is_past = units * below > scores.target[:, None]
+    counts = is_past | (units * above <= scores.target[:, None])
+    counts[:, 1:] &= cells[:, 1:] != cells[:, :-1]  # once, if several records share it
+    nearest = units * below + step * (np.where(is_past, start, end) - first)
+    distance = np.where(counts, np.abs(scores.beyond(nearest)), 0.0)
+    return start, np.where(counts, end, start), distance, step, is_past
+
+
+def _target_cell(nodes, scores, cells, below, above, is_empty, grid):
+    """Return the parts of the target's cell before, at and behind the position that holds it."""
+    rows = np.arange(nodes.lo.size)
+    units = 2 * grid.positions_per_cell
+    column = np.argmax(units * above > scores.target[:, None], axis=1)
+    cell, below, above = cells[rows, column], below[rows, column], above[rows, column]
+    first, step, rank = cell * grid.positions_per_cell, 2 * (above - below), units * below
+    sub = (scores.target - rank) // step
+    holds = np.where(is_empty, nodes.hi + 1, first + sub)
+    start = np.stack((np.maximum(first, nodes.lo), holds, holds + 1), axis=1)
+    stop = np.minimum(first + grid.positions_per_cell, nodes.hi + 1)
+    end = np.minimum(np.stack((holds, holds + 1, stop), axis=1), stop[:, None])
+    before, behind = rank + step * sub, rank + step * (sub + 1)
+    distance = np.stack((-scores.beyond(before), np.zeros(rows.size), scores.beyond(behind)), axis=1)
+    forward = np.array([[False, True, True]])
+    return start, end, distance, np.repeat(step[:, None], 3, axis=1), np.repeat(forward, rows.size, axis=0)
+
+
+def _floor(nodes, scores):
+    """Return the whole node, with the weight that every position has at least."""
+    distance = FLOOR_BITS * LN2 / scores.eta[:, None]
+    start, end = nodes.lo[:, None], nodes.hi[:, None] + 1
+    return start, end, distance, np.zeros_like(start), np.ones(start.shape, dtype=bool)
 
 
 def race(weights, randomness):
-    """Return index i with probability ``weights[i] / weights.sum()``.
+    """Return in each row index i with probability ``weights[i] / weights.sum()``.
 
     The smallest Exp(1) / weight wins. A relative error of an exponential acts like the same
     relative error of its weight, so improbable outcomes are as accurate as probable ones; a
-    cumulative sum would lose all below 2^-53. Many weights race in blocks, then in the block.
+    cumulative sum would lose all below 2^-53.
     """
-    if weights.size <= 128:
-        return _winner(randomness.exponentials(weights.size), weights)
-    block_size = math.isqrt(weights.size)
-    sums = np.add.reduceat(weights, np.arange(0, weights.size, block_size))
-    exponentials = randomness.exponentials(sums.size + block_size)
-    start = block_size * _winner(exponentials[: sums.size], sums)
-    block = weights[start : start + block_size]
-    return start + _winner(exponentials[sums.size :][: block.size], block)
-
-
-def _winner(exponentials, weights):
+    exponentials = randomness.exponentials(weights.size).reshape(weights.shape)
     with np.errstate(divide="ignore"):  # no weight: never arrives
-        return int((exponentials / weights).argmin())
+        return (exponentials / weights).argmin(axis=1)
 
 
-def truncated_geometric(slope, length, randomness):
-    """Return j in 0 .. length - 1 with probability proportional to ``exp(-slope * j)``.
+def draw_inside(segments, chosen, randomness):
+    """Draw a position in each of the chosen segments."""
+    start, end = segments.start[chosen], segments.end[chosen]
+    slope, forward = segments.slope[chosen], segments.forward[chosen]
+    j = np.empty_like(start)
+    flat = slope == 0
+    j[flat] = randomness.integers_below((end - start)[flat])
+    j[~flat] = truncated_geometric(slope[~flat], (end - start)[~flat], randomness)
+    return np.where(forward, start + j, end - 1 - j)
+
+
+def truncated_geometric(slopes, lengths, randomness):
+    """Return each j in 0 .. length - 1 with probability proportional to ``exp(-slope * j)``.
 
     Below a power of two the bits of j are independent: bit k is set with odds
-    ``exp(-slope * 2^k)``, which are fair for slope 0. Larger j than asked for are drawn again, at
-    most every second time.
+    ``exp(-slope * 2^k)``. Larger j than asked for are drawn again, at most every second time.
     """
-    n_bits = (length - 1).bit_length()
-    j = length
-    if slope == 0:
-        while j >= length:
-            j = int(randomness.words(1)[0]) >> (64 - n_bits)
-        return j
-    bit_values = 2 ** np.arange(n_bits, dtype=np.int64)
-    odds = np.exp(-slope * bit_values)
-    while j >= length:
-        j = int(bit_values[randomness.uniforms(n_bits) < odds / (1 + odds)].sum())
+    j = lengths.copy()
+    rows = np.arange(lengths.size)
+    while rows.size:
+        n_bits = int(lengths[rows].max() - 1).bit_length()
+        bit_values = 2 ** np.arange(n_bits, dtype=np.int64)
+        is_asked = bit_values < lengths[rows, None]
+        odds = np.exp(-slopes[rows, None] * bit_values)
+        bits = randomness.uniforms(odds.size).reshape(odds.shape) < odds / (1 + odds)
+        j[rows] = (bit_values * (bits & is_asked)).sum(axis=1)
+        rows = rows[j[rows] >= lengths[rows]]
     return j

@@ -7,7 +7,7 @@ so the budget is shared by all quantiles and not only by the levels of a tree.
 import numpy as np
 
 from dpq_sklearn._accounting import Budget, exponential_cost, nonadaptive_eps
-from dpq_sklearn._exponential import Node, draw
+from dpq_sklearn._exponential import Nodes, draw
 
 # The optimal composition takes time quadratic in the number of draws; beyond this many of them
 # zCDP gives each draw only some 7% less.
@@ -28,12 +28,12 @@ class IndependentExponential:
         applies as well (`composed_budgets`). Sorting the results is post-processing.
         """
         grid = ranks.grid
-        eps = self.least_eps(quantiles, budget)
-        last_position = grid.n_cells * grid.positions_per_cell - 1
-        all_units = 2 * grid.positions_per_cell * ranks.n_records
-        nodes = (Node(0, last_position, 0, all_units, float(q)) for q in quantiles)
-        positions = [draw(ranks, node, eps, randomness)[0] for node in nodes]
-        return np.sort(np.array(positions, dtype=np.int64)) // grid.positions_per_cell
+        lo = lo_units = np.zeros(len(quantiles), dtype=np.int64)
+        hi = lo + (grid.n_cells * grid.positions_per_cell - 1)
+        hi_units = lo_units + 2 * grid.positions_per_cell * ranks.n_records
+        nodes = Nodes(lo, hi, lo_units, hi_units, np.asarray(quantiles, dtype=np.float64))
+        positions, _ = draw(ranks, nodes, self.least_eps(quantiles, budget), randomness)
+        return np.sort(positions) // grid.positions_per_cell
 
     def cost(self, quantiles, budget):
         """Return what `release` costs in eps and in rho: all draws, for every record."""

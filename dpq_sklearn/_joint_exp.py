@@ -25,7 +25,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpq_sklearn._accounting import DRAW_ERROR, draw_errors, exponential_cost
-from dpq_sklearn._exponential import truncated_geometric
 from dpq_sklearn._random import LN2
 
 
@@ -356,6 +355,6 @@ def _multiset(length, k, randomness):
     """
     chosen = set()
     for top in range(length - 1, length + k - 1):
-        number = truncated_geometric(0.0, top + 1, randomness)
+        number = int(randomness.integers_below(np.array([top + 1]))[0])
         chosen.add(top if number in chosen else number)
     return np.array(sorted(chosen), dtype=np.int64) - np.arange(k)

@@ -52,6 +52,17 @@ class Randomness:
         mantissas = (self.words(tails.size) >> np.uint64(12)) * 2.0**-52 + 1.0
         return np.ldexp(mantissas, -1 - tails)
 
+    def integers_below(self, bounds):
+        """Return an integer from 0 up to each bound (at most 2^62), all equally likely."""
+        shifts = (64 - np.frexp((bounds - 1).astype(np.float64))[1]).astype(np.uint64)
+        integers = bounds.copy()
+        rows = np.arange(bounds.size)
+        while rows.size:  # too large: again, at most every second time
+            words = self.words(rows.size)
+            integers[rows] = np.where(bounds[rows] > 1, words >> np.minimum(shifts[rows], 63), 0)
+            rows = rows[integers[rows] >= bounds[rows]]
+        return integers
+
     def exponentials(self, n):
         """Return `n` standard exponentials, each within a few ulps of an ideal one.
 

@@ -70,6 +70,28 @@ class SortedColumn:
         return cells, below
 
 
+    def cells_of_records(self, records):
+        """Return the cells of records, counted in ascending order, and the ranks at their ends.
+
+        Returns
+        -------
+        cells, below, above : int64 arrays in the shape of `records`
+            The cell of each record, the number of records before the cell, and before its end.
+        """
+        if self.n_records == 0:
+            return np.zeros_like(records), np.zeros_like(records), np.ones_like(records)
+        last = self.n_records - 1
+        three = np.clip(records + np.array([-1, 0, 1]).reshape(3, *[1] * records.ndim), 0, last)
+        before, cells, after = self.grid.cells_of(self._values[three])
+        below, above = three[1], three[1] + 1
+        shared = ((before == cells) & (below > 0)) | ((after == cells) & (below < last))
+        if shared.any():
+            distinct, which = np.unique(cells[shared], return_inverse=True)
+            below[shared] = self.counts_below(distinct)[which]
+            above[shared] = self.counts_below(distinct + 1)[which]
+        return cells, below, above
+
+
 class CellCounts:
     """Ranks of a summary: distinct ascending cells and the number of records in each."""
 
@@ -91,11 +113,19 @@ class CellCounts:
         end = np.searchsorted(self._below, last, side="left")
         return self._cells[begin:end], self._below[begin : end + 1]
 
+    def cells_of_records(self, records):
+        """Return what `SortedColumn.cells_of_records` returns."""
+        if self.n_records == 0:
+            return np.zeros_like(records), np.zeros_like(records), np.ones_like(records)
+        records = np.clip(records, 0, self.n_records - 1)
+        which = np.searchsorted(self._below, records, side="right") - 1
+        return self._cells[which], self._below[which], self._below[which + 1]
 
-def rank_span(ranks, position):
-    """Return the ranks at the two edges of one position, in units, as ints."""
+
+def rank_spans(ranks, positions):
+    """Return the ranks at the two edges of each position, in units."""
     positions_per_cell = ranks.grid.positions_per_cell
-    cell, sub = divmod(int(position), positions_per_cell)
-    before, after = (int(count) for count in ranks.counts_below(np.array([cell, cell + 1])))
-    low = 2 * positions_per_cell * before + 2 * (after - before) * sub
+    cells, subs = np.divmod(positions, positions_per_cell)
+    before, after = ranks.counts_below(np.concatenate((cells, cells + 1))).reshape(2, -1)
+    low = 2 * positions_per_cell * before + 2 * (after - before) * subs
     return low, low + 2 * (after - before)

@@ -6,9 +6,9 @@ import math
 import numpy as np
 
 from dpq_sklearn._aq import quantile_tree
-from dpq_sklearn._exponential import Node, node_segments
+from dpq_sklearn._exponential import Nodes, Scores, chances_to_keep, node_segments
 from dpq_sklearn._grid import BoundedGrid
-from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_span
+from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_spans
 
 
 def tiny_grid(n_cells, positions_per_cell):
@@ -40,20 +40,40 @@ def neighbour_pairs(n_cells, most):
                 yield counts, (*counts[:cell], counts[cell] + 1, *counts[cell + 1 :])
 
 
-def position_weights(segments, lo, hi):
-    """Expand segments to one weight a position."""
-    weights = np.full(hi - lo + 1, np.nan)
-    fields = (segments.start, segments.length, segments.nearest, segments.slope, segments.forward)
-    for start, length, nearest, slope, forward in zip(*fields, strict=True):
-        steps = np.arange(length) if forward else np.arange(length)[::-1]
-        weights[start - lo : start - lo + length] = np.exp(-(nearest + slope * steps))
-    assert not np.isnan(weights).any()
-    return weights
+def one_node(lo, hi, lo_units, hi_units, q):
+    """A batch of one node."""
+    ints = (np.array([value], dtype=np.int64) for value in (lo, hi, lo_units, hi_units))
+    return Nodes(*ints, np.array([q]))
+
+
+def position_weights(ranks, node, eps):
+    """Return one weight a position: what the segments propose, as often as it is kept."""
+    lo, hi = int(node.lo[0]), int(node.hi[0])
+    scores = Scores.at(node, eps, ranks.grid)
+    segments = node_segments(ranks, node, scores)
+    proposed = np.zeros(hi - lo + 1)
+    n_proposals = np.zeros(hi - lo + 1)
+    for column in range(segments.start.shape[1]):
+        start, end = int(segments.start[0, column]), int(segments.end[0, column])
+        if start >= end:
+            continue
+        steps = np.arange(end - start)
+        positions = start + steps if segments.forward[0, column] else end - 1 - steps
+        bounds = np.exp(-(segments.nearest[0, column] + segments.slope[0, column] * steps))
+        span = rank_spans(ranks, positions)
+        chosen = np.zeros_like(positions), np.full_like(positions, column)
+        chances = chances_to_keep(segments, chosen, scores[chosen[0]].of_span(*span))
+        assert np.all(chances <= 1 + 1e-12)
+        proposed[positions - lo] += bounds * chances
+        n_proposals[positions - lo] += 1
+    assert np.all(n_proposals == 2)  # by a run or a cell, and by the floor
+    return proposed
 
 
 def rank_units(ranks, position):
     """F at one position, in units: the middle of the ranks that it covers."""
-    return sum(rank_span(ranks, position)) // 2
+    low, high = rank_spans(ranks, np.array([position]))
+    return (int(low[0]) + int(high[0])) // 2
 
 
 def aq_distribution(ranks, quantiles, budget):
@@ -67,9 +87,8 @@ def aq_distribution(ranks, quantiles, budget):
             return {(): 1.0}
         key = (tree.index, lo, hi, lo_units, hi_units)
         if key not in memory:
-            weights = position_weights(
-                node_segments(ranks, Node(lo, hi, lo_units, hi_units, tree.q), tree.eps), lo, hi
-            )
+            node = one_node(lo, hi, lo_units, hi_units, tree.q)
+            weights = position_weights(ranks, node, tree.eps)
             chances = weights / math.fsum(weights)
             memory[key] = {
                 (*left, position, *right): chance * chance_left * chance_right

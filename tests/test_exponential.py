@@ -1,8 +1,10 @@
 """Weights equal the brute-force sum, and the draw gives every outcome its probability."""
 
+import dataclasses
 import itertools
 import math
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from dpq_sklearn import _exponential
 from dpq_sklearn._exponential import (
-    Node,
-    Score,
+    Nodes,
+    Scores,
     Segments,
     draw,
     node_segments,
@@ -21,8 +24,8 @@ from dpq_sklearn._exponential import (
 )
 from dpq_sklearn._grid import UnboundedGrid
 from dpq_sklearn._random import SeededRandomness
-from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_span
-from tests.enumeration import column_of, position_weights, rank_units, tiny_grid
+from dpq_sklearn._ranks import CellCounts, rank_spans
+from tests.enumeration import column_of, one_node, position_weights, rank_units, tiny_grid
 from tests.test_random import ScriptedRandomness
 
 
@@ -30,15 +33,32 @@ def seeded(seed):
     return SeededRandomness(np.random.SeedSequence(seed))
 
 
-def naive_weights(ranks, node, eps, bits=96):
+def naive_weights(ranks, node, eps):
     """The definition, position by position, in exact rational arithmetic up to the exp."""
+    lo, hi, lo_units, hi_units, q = (field[0].item() for field in node_fields(node))
     units = 2 * ranks.grid.positions_per_cell
-    target = node.lo_units + Fraction(node.q) * (node.hi_units - node.lo_units)
-    eta = min(eps / (2 * max(node.q, 1 - node.q)) / units, 96 * math.log(2))
-    reach = math.ceil(bits * math.log(2) / eta)
-    spans = [rank_span(ranks, p) for p in range(node.lo, node.hi + 1)]
+    target = lo_units + Fraction(q) * (hi_units - lo_units)
+    eta = min(eps / (2 * max(q, 1 - q)) / units, 96 * math.log(2))
+    spans = zip(*(ends.tolist() for ends in rank_spans(ranks, np.arange(lo, hi + 1))), strict=True)
     distances = [max(low - target, target - high, 0) for low, high in spans]
-    return [math.exp(-eta * float(min(distance, reach))) for distance in distances]
+    return [math.exp(-eta * float(distance)) + 2.0**-96 for distance in distances]
+
+
+def together_in_one(rows):
+    fields = (np.concatenate(of_rows) for of_rows in zip(*map(node_fields, rows), strict=True))
+    return Nodes(*fields)
+
+
+def node_fields(nodes):
+    return [getattr(nodes, field.name) for field in dataclasses.fields(nodes)]
+
+
+def node_between(ranks, lo, hi, q):
+    return one_node(lo, hi, rank_units(ranks, lo), rank_units(ranks, hi), q)
+
+
+# All records are looked at, some, or none but those at the target and at the ends.
+LOOKS = [np.arange(0, 50, 0.01), _exponential._AHEAD, np.array([0.0, 1.0, 46.0]), np.array([0.0])]
 
 
 @settings(max_examples=300)
@@ -47,14 +67,14 @@ def naive_weights(ranks, node, eps, bits=96):
     ends=st.tuples(st.integers(0, 15), st.integers(0, 15)),
     q=st.floats(0.001, 0.999),
     eps=st.sampled_from([1e-6, 0.01, 1.0, 50.0, 1e3, 1e6]),
-    bits=st.sampled_from([2, 24, 96]),
+    ahead=st.sampled_from(LOOKS),
 )
-def test_segments_give_the_weight_of_every_position(counts, ends, q, eps, bits):
+def test_segments_give_the_weight_of_every_position(counts, ends, q, eps, ahead):
     ranks = column_of(counts, tiny_grid(4, 4))
-    lo, hi = min(ends), max(ends)
-    node = Node(lo, hi, rank_units(ranks, lo), rank_units(ranks, hi), q)
-    weights = position_weights(node_segments(ranks, node, eps, bits), lo, hi)
-    np.testing.assert_allclose(weights, naive_weights(ranks, node, eps, bits), rtol=1e-12)
+    node = node_between(ranks, min(ends), max(ends), q)
+    with mock.patch.object(_exponential, "_AHEAD", ahead):
+        weights = position_weights(ranks, node, eps)
+    np.testing.assert_allclose(weights, naive_weights(ranks, node, eps), rtol=1e-12)
 
 
 @settings(max_examples=200)
@@ -64,52 +84,63 @@ def test_segments_give_the_weight_of_every_position(counts, ends, q, eps, bits):
     length=st.integers(1, 400),
 )
 def test_weight_of_a_segment_is_the_sum_over_its_positions(nearest, slope, length):
-    segment = Segments(*(np.array([value]) for value in (0, length, nearest, slope, True)))
+    fields = (np.array([[value]]) for value in (0, length, nearest, slope, True))
     total = math.fsum(math.exp(-(nearest + slope * j)) for j in range(length))
-    assert segment.weights()[0] == pytest.approx(total, rel=1e-12)
+    assert Segments(*fields, n_runs=0).weights()[0, 0] == pytest.approx(total, rel=1e-12)
 
 
 def test_weights_of_2_to_the_minus_90_are_as_accurate_as_the_best():
-    """A record every 3 positions in a long node: near weights 1, far ones e^-62."""
-    grid = tiny_grid(64, 2)
-    ranks = column_of([1] * 64, grid)
-    node = Node(0, 127, 0, 2 * 2 * 64, 0.5)
-    weights = position_weights(node_segments(ranks, node, 2.0), 0, 127)
+    """A record every 2 positions in a long node: near weights 1, far ones e^-62."""
+    ranks = column_of([1] * 64, tiny_grid(64, 2))
+    node = one_node(0, 127, 0, 2 * 2 * 64, 0.5)
+    weights = position_weights(ranks, node, 4.0)
     assert weights.min() < 2.0**-90 * weights.max() * 2
-    np.testing.assert_allclose(weights, naive_weights(ranks, node, 2.0), rtol=1e-12)
+    np.testing.assert_allclose(weights, naive_weights(ranks, node, 4.0), rtol=1e-12)
 
 
-def test_no_weight_is_below_the_reach():
-    ranks = SortedColumn(np.arange(1e5), UnboundedGrid())
-    node = Node(0, 2**62 - 1, 0, ranks.n_records * 2**23, 0.5)
-    segments = node_segments(ranks, node, 1.0)
-    assert segments.nearest.max() == pytest.approx(96 * math.log(2))
-    assert segments.start.size < 1000  # 2 * 67 / eta records within reach, not 100,000
+def test_a_batch_of_nodes_has_the_weights_of_its_nodes(rng):
+    """Rows that need more columns than others, nodes without records, and one position."""
+    ranks = column_of([0, 3, 0, 0, 9, 1, 0, 40], tiny_grid(8, 4))
+    ends = [(0, 31), (5, 6), (8, 15), (8, 8), (17, 30), (29, 31)]
+    rows = [node_between(ranks, lo, hi, rng.random()) for lo, hi in ends]
+    nodes = together_in_one(rows)
+    scores = Scores.at(nodes, 0.7, ranks.grid)
+    together = node_segments(ranks, nodes, scores).weights()
+    for row, weights in zip(rows, together, strict=True):
+        alone = node_segments(ranks, row, Scores.at(row, 0.7, ranks.grid)).weights()
+        assert np.array_equal(weights[weights > 0], alone[alone > 0])
 
 
 def test_target_is_exact():
-    node = Node(0, 9, 10, 10 + 2**61 + 1, 1 / 3)
-    score = Score.at(node, 1.0, tiny_grid(5, 2))
+    node = one_node(0, 9, 10, 10 + 2**61 + 1, 1 / 3)
+    scores = Scores.at(node, 1.0, tiny_grid(5, 2))
     exact = 10 + Fraction(1 / 3) * (2**61 + 1)
-    assert score.target == exact.__floor__()
-    assert score.remainder == pytest.approx(float(exact - score.target))
+    assert scores.target[0] == exact.__floor__()
+    assert scores.remainder[0] == pytest.approx(float(exact - int(scores.target[0])))
 
 
-@pytest.mark.parametrize("near_bits", [0.5, 3, 24, 96])
-def test_draw_has_the_distribution_of_the_weights_whatever_the_envelope(near_bits):
-    ranks = column_of([3, 0, 2, 4], tiny_grid(4, 2))
-    node = Node(1, 7, rank_units(ranks, 1), rank_units(ranks, 7), 0.4)
+@pytest.mark.parametrize("ahead", LOOKS, ids=["all records", "some", "few", "hardly any"])
+def test_draw_has_the_distribution_of_the_weights_whatever_it_looks_at(ahead, monkeypatch):
+    monkeypatch.setattr(_exponential, "_AHEAD", ahead)
+    ranks = column_of([3, 0, 2, 4, 0, 1, 1, 1], tiny_grid(8, 2))
+    node = node_between(ranks, 1, 14, 0.4)
     exact = np.array(naive_weights(ranks, node, 2.0))
-    randomness = seeded(7)
-    drawn = np.zeros(7)
-    for _ in range(8000):
-        position, units = draw(ranks, node, 2.0, randomness, near_bits)
-        assert units == rank_units(ranks, position)
-        drawn[position - 1] += 1
+    positions, units = draw(ranks, together_in_one([node] * 8000), 2.0, seeded(7))
+    assert units.tolist() == [rank_units(ranks, position) for position in positions.tolist()]
+    drawn = np.bincount(positions - 1, minlength=14)
     expected = exact / exact.sum() * drawn.sum()
     assert chisquare(drawn, expected).pvalue > 1e-3
     wrong = np.array(naive_weights(ranks, node, 2.6))
     assert chisquare(drawn, wrong / wrong.sum() * drawn.sum()).pvalue < 1e-3
+
+
+def test_nodes_of_a_batch_are_drawn_independently():
+    ranks = column_of([1, 2, 1, 0], tiny_grid(4, 1))
+    node = node_between(ranks, 0, 3, 0.5)
+    positions, _ = draw(ranks, together_in_one([node] * 20_000), 0.5, seeded(8))
+    pairs = np.bincount(4 * positions[::2] + positions[1::2], minlength=16)
+    chances = np.bincount(positions, minlength=4) / positions.size
+    assert chisquare(pairs, np.outer(chances, chances).ravel() * pairs.sum()).pvalue > 1e-3
 
 
 def chance_to_win(weight, rival):
@@ -123,7 +154,7 @@ def chance_to_win(weight, rival):
         words = [1 << rival[0], 1 << whole, 1 << rival[2], low]
         words += [high] if high else []
         words += [rival[1], mantissa << 12]
-        return race(np.array([1.0, weight]), ScriptedRandomness(words)) == 1
+        return race(np.array([[1.0, weight]]), ScriptedRandomness(words))[0] == 1
 
     chance = 0.0
     for whole, exponent in itertools.product(range(2), range(110)):
@@ -149,25 +180,18 @@ def test_race_gets_improbable_outcomes_right(bits):
         assert chance_to_win(weight, rival) == pytest.approx(exact, rel=2.0**-42)
 
 
-def test_race_of_many_weights_goes_through_blocks():
-    weights = np.exp(-np.arange(500) / 100.0)
-    randomness = seeded(3)
-    drawn = np.bincount([race(weights, randomness) for _ in range(20_000)], minlength=500)
-    in_tens = drawn.reshape(50, 10).sum(axis=1)
-    expected = (weights / weights.sum()).reshape(50, 10).sum(axis=1) * drawn.sum()
-    assert chisquare(in_tens, expected).pvalue > 1e-3
-
-
 def test_race_never_lets_nothing_win():
-    weights = np.zeros(300)
-    weights[[5, 123]] = 1e-30
-    assert {race(weights, seeded(s)) for s in range(60)} == {5, 123}
+    weights = np.zeros((60, 300))
+    weights[:, [5, 123]] = 1e-30
+    assert set(race(weights, seeded(0)).tolist()) == {5, 123}
 
 
-@pytest.mark.parametrize(("slope", "length"), [(0.0, 6), (0.3, 11), (2.0, 8), (40.0, 3), (1e-9, 1)])
+@pytest.mark.parametrize(("slope", "length"), [(0.3, 11), (2.0, 8), (40.0, 3), (1e-9, 1)])
 def test_truncated_geometric_follows_its_weights(slope, length):
-    randomness = seeded(5)
-    draws = [truncated_geometric(slope, length, randomness) for _ in range(8000)]
+    others = np.full(8000, 3.0), np.full(8000, 40)  # longer ones, which must not disturb
+    slopes, lengths = np.full(8000, slope), np.full(8000, length)
+    slopes, lengths = np.append(slopes, others[0]), np.append(lengths, others[1])
+    draws = truncated_geometric(slopes, lengths, seeded(5))[:8000]
     drawn = np.bincount(draws, minlength=length)
     weights = np.exp(-slope * np.arange(length))
     expected = weights / weights.sum() * drawn.sum()
@@ -176,11 +200,6 @@ def test_truncated_geometric_follows_its_weights(slope, length):
     if likely.sum() > 1:
         scaled = expected[likely] * drawn[likely].sum() / expected[likely].sum()
         assert chisquare(drawn[likely], scaled).pvalue > 1e-3
-
-
-def test_truncated_geometric_reaches_all_of_a_huge_run():
-    draws = [truncated_geometric(0.0, 2**62 - 12345, seeded(s)) for s in range(200)]
-    assert min(draws) < 2**57 and max(draws) > 2**61 and len(set(draws)) == 200
 
 
 @pytest.mark.parametrize("bit", [3, 10])
@@ -195,13 +214,15 @@ def test_improbable_bits_of_the_geometric_have_their_odds(bit):
         given[bit] = chance * factor
         randomness = ScriptedRandomness([])
         randomness.uniforms = lambda n, given=given: given[:n]
-        assert truncated_geometric(slope, length, randomness) == expected
+        drawn = truncated_geometric(np.array([slope]), np.array([length]), randomness)
+        assert drawn[0] == expected
 
 
-def test_work_of_a_node_does_not_grow_with_the_records(rng):
+def test_work_of_a_node_depends_neither_on_the_records_nor_on_the_budget():
     sizes = []
-    for n in (10**4, 10**5, 10**6):
+    for n, eps in itertools.product((10**4, 10**6), (1e-9, 1e-3, 0.5, 30.0)):
         ranks = CellCounts(np.arange(n) * 1000, np.ones(n, dtype=int), UnboundedGrid())
-        node = Node(0, 2**62 - 1, 0, n * 2**23, 0.3)
-        sizes.append(node_segments(ranks, node, 0.5).start.size)
-    assert max(sizes) - min(sizes) <= 4
+        node = one_node(0, 2**62 - 1, 0, n * 2**23, 0.3)
+        scores = Scores.at(node, eps, ranks.grid)
+        sizes.append(node_segments(ranks, node, scores).start.size)
+    assert max(sizes) < 120

@@ -13,7 +13,6 @@ from dpq_sklearn._accounting import (
     nonadaptive_eps,
     rho_of_approximate_dp,
 )
-from dpq_sklearn._exponential import Node, node_segments
 from dpq_sklearn._grid import UnboundedGrid
 from dpq_sklearn._ind_exp import MOST_DRAWS_COMPOSED, IndependentExponential
 from dpq_sklearn._random import SeededRandomness, SystemRandomness
@@ -23,6 +22,7 @@ from tests.enumeration import (
     column_of,
     datasets,
     neighbour_pairs,
+    one_node,
     position_weights,
     renyi_divergence,
     tiny_grid,
@@ -47,8 +47,7 @@ def ind_distribution(ranks, quantiles, budget):
     eps = IND.least_eps(quantiles, budget)
     chances = []
     for q in quantiles:
-        segments = node_segments(ranks, Node(0, last, 0, all_units, q), eps)
-        weights = position_weights(segments, 0, last)
+        weights = position_weights(ranks, one_node(0, last, 0, all_units, q), eps)
         chances.append(weights / math.fsum(weights))
     outputs = itertools.product(range(last + 1), repeat=len(quantiles))
     return {

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import kstest
+from scipy.stats import chisquare, kstest
 
 from dpq_sklearn._random import (
     Randomness,
@@ -91,3 +91,23 @@ def test_spawned_streams_differ():
 def test_other_random_states_raise(random_state):
     with pytest.raises(ValueError, match="random_state must be"):
         make_randomness(random_state)
+
+
+def test_integers_below_are_all_equally_likely():
+    bounds = np.tile([1, 2, 3, 7, 8, 1000], 5000)
+    drawn = SeededRandomness(np.random.SeedSequence(4)).integers_below(bounds).reshape(-1, 6)
+    assert np.all(drawn[:, 0] == 0)
+    for column, bound in enumerate([2, 3, 7, 8], start=1):
+        assert chisquare(np.bincount(drawn[:, column], minlength=bound)).pvalue > 1e-3
+
+
+def test_integers_below_are_the_high_bits_of_a_word_and_too_large_ones_are_drawn_again():
+    words = [3 << 62, 1 << 62, 5 << 61]  # of 3: 3 is too large, then 1; of 8: 5
+    scripted = ScriptedRandomness([words[0], words[2], words[1]])
+    assert scripted.integers_below(np.array([3, 8])).tolist() == [1, 5]
+
+
+def test_integers_below_reach_all_of_a_huge_bound():
+    drawn = SeededRandomness(np.random.SeedSequence(6)).integers_below(np.full(200, 2**62 - 12345))
+    assert drawn.min() < 2**57 and drawn.max() > 2**61 and np.unique(drawn).size == 200
+    assert drawn.max() < 2**62 - 12345
