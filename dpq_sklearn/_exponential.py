@@ -2,7 +2,8 @@
 
 A node asks for the position p in ``[lo, hi]`` whose ranks are nearest to a target. A position
 stands for the ranks from its lower to its upper edge, an interval I(p) around F(p), and the
-mechanism draws p with probability proportional to ``exp(-eta * dist(target, I(p))) + 2^-96``.
+mechanism draws p with probability proportional to
+``mass(p) * (exp(-eta * dist(target, I(p))) + 2^-96)``, with the public mass of its cell.
 
 A node looks at some hundred records only. They cut it into *segments*: the cells of these
 records, where the weights are geometric sequences, and the runs between them, where the nearest
@@ -84,13 +85,15 @@ class Scores:
 class Segments:
     """Ranges of positions, walked from their end nearest the target. In any order; some empty.
 
-    The j-th position of the segment ``[start, end)``, j = 0, 1, ..., is drawn with weight
+    The j-th position of the segment ``[start, end)``, j = 0, 1, ..., is drawn with its mass times
     ``exp(-(nearest + slope * j))``; it is ``start + j`` where `forward`, else ``end - 1 - j``.
-    That is what the position weighs, or, in the first `n_runs` segments, a bound on it.
+    That is what the position weighs, or, in the first `n_runs` segments, a bound on it. `mass` is
+    that of all positions together where the slope is 0, else that of each.
     """
 
     start: np.ndarray
     end: np.ndarray
+    mass: np.ndarray
     nearest: np.ndarray
     slope: np.ndarray
     forward: np.ndarray
@@ -99,14 +102,14 @@ class Segments:
     def weights(self):
         """Return the total weight of each segment, to a few ulps.
 
-        exp(-nearest) * (1 - exp(-slope * length)) / (1 - exp(-slope)), and its limit `length`.
+        mass * exp(-nearest), times (1 - exp(-slope * length)) / (1 - exp(-slope)) if there is a slope.
         """
-        sums = np.maximum(self.end - self.start, 0).astype(np.float64)
+        weights = self.mass * np.exp(-self.nearest)
         sloped = np.nonzero(self.slope)
         decay = -self.slope[sloped]
-        sums[sloped] = np.expm1(decay * sums[sloped]) / np.expm1(decay)
-        sums *= np.exp(-self.nearest)
-        return sums
+        lengths = np.maximum(self.end - self.start, 0)[sloped]
+        weights[sloped] *= np.expm1(decay * lengths) / np.expm1(decay)
+        return weights
 
 
 def draw(ranks, nodes, eps, randomness):
@@ -126,7 +129,7 @@ def draw(ranks, nodes, eps, randomness):
     rows = np.arange(nodes.lo.size)
     while rows.size:
         winners = race(weights[rows], randomness)
-        proposed = draw_inside(segments, (rows, winners), randomness)
+        proposed = draw_inside(segments, (rows, winners), ranks.grid, randomness)
         low, high = rank_spans(ranks, proposed)
         chances = chances_to_keep(segments, (rows, winners), scores[rows].of_span(low, high))
         kept = randomness.uniforms(rows.size) < chances
@@ -156,21 +159,56 @@ def node_segments(ranks, nodes, scores):
     the draw costs this record ``w * eps`` (McSherry, Talwar 2007), and is w * eps bounded-range
     (Durfee, Rogers 2019).
     """
-    records, is_empty = _records_to_look_at(nodes, scores, 2 * ranks.grid.positions_per_cell)
-    cells, below, above = ranks.cells_of_records(records)
-    # A node without records is one run, up to a cell behind its end.
-    cells[is_empty] = nodes.hi[is_empty, None] // ranks.grid.positions_per_cell + 1
+    seen = Seen.at(ranks, nodes, scores)
     groups = (
-        _runs(nodes, scores, records, cells, ranks.grid),
-        _whole_cells(nodes, scores, cells, below, above, ranks.grid),
-        _target_cell(nodes, scores, cells, below, above, is_empty, ranks.grid),
-        _floor(nodes, scores),
+        _runs(seen, nodes, scores, ranks.grid),
+        _whole_cells(seen, nodes, scores, ranks.grid),
+        _target_cell(seen, nodes, scores, ranks.grid),
+        _floor(seen, nodes, scores),
     )
-    start, end, distance, step, forward = (
+    start, end, mass, distance, step, forward = (
         np.concatenate(fields, axis=1) for fields in zip(*groups, strict=True)
     )
     eta = scores.eta[:, None]
-    return Segments(start, end, eta * distance, eta * step, forward, groups[0][0].shape[1])
+    n_runs = groups[0][0].shape[1]
+    return Segments(start, end, mass, eta * distance, eta * step, forward, n_runs)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What each node sees of the data: some ascending records, and the cells that they are in.
+
+    `below` and `above` are the numbers of records before a cell and before its end, `mass_below` and
+    `mass_above` the masses of all positions up to there; the last two are the masses up to the
+    ends of the node. A node without records has one run, up to a cell behind its end.
+    """
+
+    records: np.ndarray
+    is_empty: np.ndarray
+    cells: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
+    mass_below: np.ndarray
+    mass_above: np.ndarray
+    lo_mass: np.ndarray
+    end_mass: np.ndarray
+
+    @classmethod
+    def at(cls, ranks, nodes, scores):
+        grid = ranks.grid
+        records, is_empty = _records_to_look_at(nodes, scores, 2 * grid.positions_per_cell)
+        cells, below, above = ranks.cells_of_records(records)
+        cells[is_empty] = nodes.hi[is_empty, None] // grid.positions_per_cell + 1
+        ends = np.stack((nodes.lo, nodes.hi + 1), axis=1)
+        edges = (cells, cells + 1, ends // grid.positions_per_cell, ends // grid.positions_per_cell + 1)
+        masses = grid.positions_per_cell * grid.mass_before(np.concatenate(edges, axis=1))
+        of_cells, of_ends = np.split(masses, [2 * cells.shape[1]], axis=1)
+        mass_below, mass_above = np.split(of_cells, 2, axis=1)
+        inside = (of_ends[:, 2:] - of_ends[:, :2]) // grid.positions_per_cell
+        end_masses = of_ends[:, :2] + inside * (ends % grid.positions_per_cell)
+        return cls(
+            records, is_empty, cells, below, above, mass_below, mass_above, *end_masses.T[:, :, None]
+        )
 
 
 def _records_to_look_at(nodes, scores, units):
@@ -194,58 +232,65 @@ def _distinct_columns(ascending):
     return ascending[:, np.concatenate(([True], differs))]
 
 
-def _runs(nodes, scores, records, cells, grid):
-    """Return the runs between the cells: start, end, distance, step of ranks, forward.
+def _runs(seen, nodes, scores, grid):
+    """Return the runs between the cells: start, end, mass, distance, step of ranks, forward.
 
     Ranks in a run lie between those behind the record before it and before the record after it.
     """
-    units = 2 * grid.positions_per_cell
-    start = np.concatenate((nodes.lo[:, None], (cells + 1) * grid.positions_per_cell), axis=1)
-    end = np.concatenate((cells * grid.positions_per_cell, nodes.hi[:, None] + 1), axis=1)
-    end[:, 0] = np.minimum(end[:, 0], nodes.hi + 1)
+    units, end_of_node = 2 * grid.positions_per_cell, nodes.hi[:, None] + 1
+    first = seen.cells * grid.positions_per_cell
+    start = np.concatenate((nodes.lo[:, None], first + grid.positions_per_cell), axis=1)
+    end = np.concatenate((np.minimum(first, end_of_node), end_of_node), axis=1)
+    mass_start = np.concatenate((seen.lo_mass, seen.mass_above), axis=1)
+    mass_end = np.concatenate((np.minimum(seen.mass_below, seen.end_mass), seen.end_mass), axis=1)
     distance = np.zeros(start.shape)
-    np.maximum(scores.beyond(units * (records + 1)), 0.0, out=distance[:, 1:])
-    np.maximum(distance[:, :-1], -scores.beyond(units * records), out=distance[:, :-1])
-    return start, end, distance, np.zeros_like(start), np.ones(start.shape, dtype=bool)
+    np.maximum(scores.beyond(units * (seen.records + 1)), 0.0, out=distance[:, 1:])
+    np.maximum(distance[:, :-1], -scores.beyond(units * seen.records), out=distance[:, :-1])
+    mass = np.maximum(mass_end - mass_start, 0)
+    return start, end, mass, distance, np.zeros_like(start), np.ones(start.shape, dtype=bool)
 
 
-def _whole_cells(nodes, scores, cells, below, above, grid):
+def _whole_cells(seen, nodes, scores, grid):
     """Return the cells in the same way, except for that of the target."""
-    units, first = 2 * grid.positions_per_cell, cells * grid.positions_per_cell
+    units, first = 2 * grid.positions_per_cell, seen.cells * grid.positions_per_cell
     start = np.maximum(first, nodes.lo[:, None])
     end = np.minimum(first + grid.positions_per_cell, nodes.hi[:, None] + 1)
-    step = 2 * (above - below)
-    is_past = units * below > scores.target[:, None]
-    counts = is_past | (units * above <= scores.target[:, None])
-    counts[:, 1:] &= cells[:, 1:] != cells[:, :-1]  # once, if several records share it
-    nearest = units * below + step * (np.where(is_past, start, end) - first)
+    step = 2 * (seen.above - seen.below)
+    is_past = units * seen.below > scores.target[:, None]
+    counts = (is_past | (units * seen.above <= scores.target[:, None])) & (start < end)
+    counts[:, 1:] &= seen.cells[:, 1:] != seen.cells[:, :-1]  # once, if several records share it
+    nearest = units * seen.below + step * (np.where(is_past, start, end) - first)
     distance = np.where(counts, np.abs(scores.beyond(nearest)), 0.0)
-    return start, np.where(counts, end, start), distance, step, is_past
+    mass = np.where(counts, seen.mass_above - seen.mass_below, 0) // grid.positions_per_cell
+    return start, end, mass, distance, step, is_past
 
 
-def _target_cell(nodes, scores, cells, below, above, is_empty, grid):
+def _target_cell(seen, nodes, scores, grid):
     """Return the parts of the target's cell before, at and behind the position that holds it."""
-    rows = np.arange(nodes.lo.size)
-    units = 2 * grid.positions_per_cell
-    column = np.argmax(units * above > scores.target[:, None], axis=1)
-    cell, below, above = cells[rows, column], below[rows, column], above[rows, column]
-    first, step, rank = cell * grid.positions_per_cell, 2 * (above - below), units * below
-    sub = (scores.target - rank) // step
-    holds = np.where(is_empty, nodes.hi + 1, first + sub)
-    start = np.stack((np.maximum(first, nodes.lo), holds, holds + 1), axis=1)
+    units, target = 2 * grid.positions_per_cell, scores.target
+    column = np.argmax(units * seen.above > target[:, None], axis=1)
+    its_own = np.arange(nodes.lo.size), column
+    first = seen.cells[its_own] * grid.positions_per_cell
+    step, rank = 2 * (seen.above - seen.below)[its_own], units * seen.below[its_own]
+    mass = (seen.mass_above - seen.mass_below)[its_own] // grid.positions_per_cell
+    sub = (target - rank) // step
+    holds = first + sub
     stop = np.minimum(first + grid.positions_per_cell, nodes.hi + 1)
-    end = np.minimum(np.stack((holds, holds + 1, stop), axis=1), stop[:, None])
+    start = np.stack((np.maximum(first, nodes.lo), holds, holds + 1), axis=1)
+    end = np.stack((holds, holds + 1, stop), axis=1)
+    masses = np.where((start < end) & ~seen.is_empty[:, None], mass[:, None], 0)
     before, behind = rank + step * sub, rank + step * (sub + 1)
-    distance = np.stack((-scores.beyond(before), np.zeros(rows.size), scores.beyond(behind)), axis=1)
-    forward = np.array([[False, True, True]])
-    return start, end, distance, np.repeat(step[:, None], 3, axis=1), np.repeat(forward, rows.size, axis=0)
+    distance = np.stack((-scores.beyond(before), np.zeros(sub.size), scores.beyond(behind)), axis=1)
+    forward = np.broadcast_to(np.array([False, True, True]), start.shape)
+    return start, end, masses, distance, np.broadcast_to(step[:, None], start.shape), forward
 
 
-def _floor(nodes, scores):
+def _floor(seen, nodes, scores):
     """Return the whole node, with the weight that every position has at least."""
-    distance = FLOOR_BITS * LN2 / scores.eta[:, None]
     start, end = nodes.lo[:, None], nodes.hi[:, None] + 1
-    return start, end, distance, np.zeros_like(start), np.ones(start.shape, dtype=bool)
+    distance = FLOOR_BITS * LN2 / scores.eta[:, None]
+    mass = seen.end_mass - seen.lo_mass
+    return start, end, mass, distance, np.zeros_like(start), np.ones(start.shape, dtype=bool)
 
 
 def race(weights, randomness):
@@ -260,15 +305,43 @@ def race(weights, randomness):
         return (exponentials / weights).argmin(axis=1)
 
 
-def draw_inside(segments, chosen, randomness):
+def draw_inside(segments, chosen, grid, randomness):
     """Draw a position in each of the chosen segments."""
     start, end = segments.start[chosen], segments.end[chosen]
     slope, forward = segments.slope[chosen], segments.forward[chosen]
-    j = np.empty_like(start)
+    positions = np.empty_like(start)
     flat = slope == 0
-    j[flat] = randomness.integers_below((end - start)[flat])
-    j[~flat] = truncated_geometric(slope[~flat], (end - start)[~flat], randomness)
-    return np.where(forward, start + j, end - 1 - j)
+    if flat.any():
+        positions[flat] = draw_by_mass(start[flat], end[flat], grid, randomness)
+    if not flat.all():
+        start, end, slope, forward = (field[~flat] for field in (start, end, slope, forward))
+        j = truncated_geometric(slope, end - start, randomness)
+        positions[~flat] = np.where(forward, start + j, end - 1 - j)
+    return positions
+
+
+def draw_by_mass(start, end, grid, randomness):
+    """Draw a position in each range ``[start, end)`` with probability proportional to its mass."""
+    per_cell = grid.positions_per_cell
+    first, last = start // per_cell, (end - 1) // per_cell
+    mass, next_mass, last_mass, end_mass = grid.mass_before(np.stack((first, first + 1, last, last + 1)))
+    of_first, of_last = next_mass - mass, end_mass - last_mass  # of each position there
+    # Masses 0, 1, ... are those of the first cell, of the last one, then of all between.
+    n_first = np.minimum(end, (first + 1) * per_cell) - start
+    n_last = np.where(last > first, end - last * per_cell, 0)
+    n_between = per_cell * np.maximum(last_mass - next_mass, 0)
+    drawn = randomness.integers_below(of_first * n_first + of_last * n_last + n_between)
+    positions = start + drawn // of_first
+    drawn -= of_first * n_first
+    in_last = drawn >= 0
+    positions[in_last] = (last * per_cell + drawn // of_last)[in_last]
+    drawn -= of_last * n_last
+    between = drawn >= 0
+    if between.any():
+        drawn = drawn[between]
+        cells = grid.cells_by_mass((first + 1)[between], last[between], drawn // per_cell)
+        positions[between] = cells * per_cell + drawn % per_cell
+    return positions
 
 
 def truncated_geometric(slopes, lengths, randomness):

@@ -4,14 +4,26 @@ Every number belongs to one of `n_cells` cells, and every cell has `positions_pe
 positions, the integers among which the mechanisms choose. Only cells are ever released, as
 the number with the fewest decimal digits inside them, so an output has no low-order bits that
 could betray the data.
+
+Cells have *masses*: a cell that holds a round number (37, 0.25, 1e6) has more than another, as
+people write down round numbers, and many records may share one. Between two of them lie millions
+of empty cells, which would otherwise win against the one that the records are in.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 N_CELLS = 2**40
-POSITIONS_PER_CELL = 2**22
+POSITIONS_PER_CELL = 2**21
+# The multiples of a power of ten share a tenth of the mass that all cells have without them,
+# unless so few of them would be too attractive for records that are just near.
+ROUND_SHARE = 0.1
+# Powers of ten that are less than this many cells apart have nothing to stand out from.
+_CELLS_BETWEEN = 100
 
 # The unbounded grid is logarithmic from 2^-10 to 2^64, which holds every 64-bit integer, and
 # linear below: there its cells are 1.3e-13 wide. A logarithm that went on would fill the gap
@@ -22,10 +34,87 @@ _OCTAVES = 1 + 10 + 64  # one for everything below SMALLEST, then one for each p
 _STEPS_PER_OCTAVE = 2**52  # floats in an octave
 _SMALLEST_BITS = int(np.float64(SMALLEST).view(np.int64))
 _LARGEST_BELOW = float(np.nextafter(LARGEST, 0.0))
+_FIRST_DECADE = -4
+_POWERS = np.array([float(f"1e{power}") for power in range(_FIRST_DECADE, 20)])
+
+
+class _Decimals(NamedTuple):
+    """How many powers of ten have masses, how many cells the multiples of the least are apart, and
+    the largest mass of a multiple.
+    """
+
+    n_powers: int
+    apart: float
+    most: float
+
+
+class _Masses:
+    """The public masses of the cells, shared by both grids.
+
+    A grid numbers the numbers of its finest decimal by whole *heights*, those of ten times that
+    size by multiples of 10, and so on. The mass before a cell is the number of cells before it,
+    and for each power of ten the number of its multiples before it times their mass.
+    """
+
+    @cached_property
+    def _round_masses(self):
+        """The masses of the multiples of 1, 10, 100, ... in heights: whole numbers."""
+        n_powers, apart, most = self._decimals
+        return tuple(int(min(ROUND_SHARE * apart * 10.0**j, most)) for j in range(n_powers))
+
+    def mass_before(self, cells):
+        """Return the mass of all cells before each of the given ones."""
+        if not self._round_masses:
+            return cells
+        heights = -self._heights_before(cells)  # rounded up when divided
+        masses = cells - self._round_masses[0] * heights
+        for j, mass in enumerate(self._round_masses[1:], start=1):
+            masses -= mass * (heights // 10**j)
+        return masses
+
+    def cells_by_mass(self, first, last, masses):
+        """Return cells in [first, last): each for as many of the masses 0, 1, ... as it has.
+
+        In an order of its own: first all cells, then the multiples of each power of ten.
+        """
+        cells = first + masses
+        rest = masses - (last - first)
+        if not self._round_masses:
+            return cells
+        low, high = -self._heights_before(np.stack((first, last)))
+        for j, mass in enumerate(self._round_masses):
+            from_here, to_here = -(low // 10**j), -(high // 10**j)
+            chosen = (rest >= 0) & (rest < mass * (to_here - from_here))
+            if chosen.any():
+                heights = (from_here[chosen] + rest[chosen] // mass) * 10**j
+                cells[chosen] = self._cells_of_heights(heights)
+            rest -= mass * (to_here - from_here)
+        return cells
+
+    def _cells_of_heights(self, heights):
+        """Return the cell that holds the number of each height, as `_heights_before` has it."""
+        cells = self.cells_of(self._numbers_at(heights))
+        at, behind = self._heights_before(np.stack((cells, cells + 1)))
+        for index in np.flatnonzero((at > heights) | (behind <= heights)):  # off by a last bit
+            cells[index] = bisect_right(_HeightsBefore(self), heights[index]) - 1
+        return cells
+
+
+class _HeightsBefore:
+    """The heights before the cells of a grid as an ascending sequence."""
+
+    def __init__(self, grid):
+        self._grid = grid
+
+    def __len__(self):
+        return self._grid.n_cells + 1
+
+    def __getitem__(self, cell):
+        return self._grid._heights_before(np.array([cell]))[0]
 
 
 @dataclass(frozen=True)
-class UnboundedGrid:
+class UnboundedGrid(_Masses):
     """Cells of equal width in a signed logarithm of the value: fine near 0, coarse far away.
 
     A magnitude's height is the number of floats below it, that is, its bit pattern: the
@@ -72,6 +161,41 @@ class UnboundedGrid:
         heights = (np.asarray(cells) - self.n_cells // 2) * self._steps_per_cell
         return self._values_at(heights + self._steps_per_cell // 2)
 
+    @cached_property
+    def _decimals(self):
+        """Numbers of up to so many digits that two of them are far enough apart."""
+        cells = self.n_cells / 2 / _OCTAVES * np.log2(10.0)  # between powers of ten
+        digits = int(np.floor(np.log10(cells / (9 * _CELLS_BETWEEN)))) + 1
+        return _Decimals(digits, cells / (9 * 10.0 ** (digits - 1)), cells / 200)
+
+    def _heights_before(self, cells):
+        """Return the least height not below each cell; see `_decades`."""
+        edges = self.lower_edges(cells)
+        decades = np.maximum(np.searchsorted(_POWERS, np.abs(edges), side="right") - 1, 0)
+        factors, divisors = self._decades
+        heights = np.ceil(edges * factors[decades] / divisors[decades]).astype(np.int64)
+        return heights + np.sign(edges).astype(np.int64) * decades * self._heights_a_decade
+
+    def _numbers_at(self, heights):
+        magnitudes = np.abs(heights)
+        decades = np.maximum(magnitudes - self._heights_a_decade // 9, 0) // self._heights_a_decade
+        factors, divisors = self._decades
+        mantissas = np.sign(heights) * (magnitudes - decades * self._heights_a_decade)
+        return mantissas * divisors[decades] / factors[decades]
+
+    @property
+    def _heights_a_decade(self):
+        return 9 * 10 ** (self._decimals.n_powers - 1)
+
+    @cached_property
+    def _decades(self):
+        """Factors and divisors, one of them 1, that make whole numbers of those with few digits.
+
+        So the height is linear from 0 to the first power of ten, and then in each decade.
+        """
+        powers = self._decimals.n_powers - 1 - _FIRST_DECADE - np.arange(_POWERS.size)
+        return 10.0 ** np.maximum(powers, 0), 10.0 ** np.maximum(-powers, 0)
+
     def _values_at(self, heights):
         levels = np.abs(heights)
         bits = levels + (_SMALLEST_BITS - _STEPS_PER_OCTAVE)
@@ -81,7 +205,7 @@ class UnboundedGrid:
 
 
 @dataclass(frozen=True)
-class BoundedGrid:
+class BoundedGrid(_Masses):
     """Cells of equal width between two public bounds; what lies outside is clipped."""
 
     low: float
@@ -110,6 +234,44 @@ class BoundedGrid:
     def middles(self, cells):
         """Return the middle of each cell as a float."""
         return self._values_at((np.asarray(cells) + 0.5) / self.n_cells)
+
+    @cached_property
+    def _power(self):
+        """The least power of ten whose multiples are far enough apart, and can be told apart."""
+        far_enough = _CELLS_BETWEEN * ((self.high - self.low) / self.n_cells)
+        told_apart = max(abs(self.low), abs(self.high)) * 2.0**-50
+        return int(np.ceil(np.log10(max(far_enough, told_apart))))
+
+    @cached_property
+    def _decimals(self):
+        if abs(self._power) > 300:  # a power of ten of that size is no float
+            return _Decimals(0, 0.0, 0.0)
+        n_apart = (self.high - self.low) / 10.0**self._power
+        n_powers = max(int(np.floor(np.log10(n_apart))) + 1, 0)
+        return _Decimals(n_powers, self.n_cells / n_apart, self.n_cells / 4000)
+
+    def _heights_before(self, cells):
+        """Return the least height not below each cell: multiples of a power of ten."""
+        heights = self._height_of(self.lower_edges(cells), np.ceil)
+        # The last cell holds the upper bound.
+        heights[cells >= self.n_cells] = self._height_of(np.float64(self.high), np.floor) + 1
+        return heights - self._first_height
+
+    def _numbers_at(self, heights):
+        return self._scaled((heights + self._first_height).astype(np.float64), self._power)
+
+    @cached_property
+    def _first_height(self):
+        """A multiple of all powers below the lower bound: heights are counted from there."""
+        largest = 10 ** (self._decimals.n_powers - 1)
+        return int(self._height_of(np.float64(self.low), np.floor)) // largest * largest
+
+    def _height_of(self, values, rounded):
+        return rounded(self._scaled(values, -self._power)).astype(np.int64)
+
+    @staticmethod
+    def _scaled(values, power):
+        return values * 10.0**power if power >= 0 else values / 10.0**-power
 
     def _values_at(self, shares):
         return np.clip(self.low + shares * (self.high - self.low), self.low, self.high)
