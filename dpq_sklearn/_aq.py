@@ -1,7 +1,8 @@
 """AQ: the tree of quantiles and the walk through it (Kaplan, Schnapp, Stemmer 2021).
 
 The middle quantile is estimated first; it splits the grid, and the other quantiles are found
-in the two halves in the same way. One record meets one node a level, not one a quantile.
+in the two halves in the same way. One record meets one node a level, not one a quantile, and the
+nodes of a level are drawn together.
 """
 
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def _quantile_tree(quantiles, budget):
 
 @dataclass(frozen=True)
 class QuantileLevel:
-    """The nodes of one level. Quantiles are counted from 1; 0 and m + 1 are the ends of the grid."""
+    """The nodes of one level. Quantiles count from 1; 0 and m + 1 are the ends of the grid."""
 
     index: np.ndarray
     below: np.ndarray

@@ -8,7 +8,7 @@ import numpy as np
 from dpq_sklearn._accounting import Budget, checked_positive
 from dpq_sklearn._aq import quantile_tree
 from dpq_sklearn._exponential import FLOOR
-from dpq_sklearn._grid import N_CELLS, POSITIONS_PER_CELL
+from dpq_sklearn._grid import MOST_MASS
 
 
 def rank_error_bound(m, eps=None, beta=0.05, *, rho=None, quantiles="uniform", psi=None):
@@ -31,8 +31,8 @@ def rank_error_bound(m, eps=None, beta=0.05, *, rho=None, quantiles="uniform", p
     quantiles : "uniform", "any" or array-like of m floats, default="uniform"
         The quantiles: i / (m + 1), the worst m quantiles there are, or these, ascending.
     psi : float or None, default=None
-        How many positions the domain has for each position with the best score. None is the
-        number of positions of the grid, 2^62, which holds for all data. Data without ties are
+        How much more mass the whole grid has than the positions with the best score. None is
+        2^63, more than the mass of all positions, which holds for all data. Data without ties are
         rather described by the number of cells, 2^40, or by less.
 
     Returns
@@ -55,14 +55,14 @@ def rank_error_bound(m, eps=None, beta=0.05, *, rho=None, quantiles="uniform", p
     --------
     >>> from dpq_sklearn._bounds import rank_error_bound
     >>> round(rank_error_bound(7, eps=1.0, beta=0.05))
-    323
+    328
     """
     m, beta = _checked(m, beta)
     if (eps is None) == (rho is None):
         raise ValueError(f"one of eps and rho must be given, got eps={eps!r} and rho={rho!r}.")
     budget = Budget(checked_positive(eps, "eps"), "eps") if rho is None else None
     budget = budget or Budget(checked_positive(rho, "rho"), "rho")
-    psi = N_CELLS * POSITIONS_PER_CELL if psi is None else checked_positive(psi, "psi")
+    psi = MOST_MASS if psi is None else checked_positive(psi, "psi")
     chance = beta / m / psi - FLOOR  # that of a position out of bounds, less what all have
     if chance <= 0:
         return math.inf

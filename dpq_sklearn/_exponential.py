@@ -27,7 +27,7 @@ FLOOR_BITS = 96
 FLOOR = 2.0**-FLOOR_BITS
 # A node looks at the records this far from the target, in multiples of 1 / eta: densely near the
 # target, where most positions are drawn, so that most of them are kept.
-_AHEAD = np.concatenate((np.arange(0, 2, 0.25), np.arange(2, 6, 0.5), np.arange(6, 50, 4.0)))
+_AHEAD = np.concatenate((np.arange(0, 2, 0.125), np.arange(2, 6, 0.5), np.arange(6, 50, 4.0)))
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Scores:
             target.append(low + whole)
             remainder.append(rest / denominator)
         eta = eps / (2 * np.maximum(nodes.q, 1 - nodes.q)) / (2 * grid.positions_per_cell)
-        # Beyond this a single unit is as good as out of reach: spend less, so that nothing overflows.
+        # Beyond this one unit more or less is all that counts: spend less, and nothing overflows.
         return cls(np.minimum(eta, FLOOR_BITS * LN2), np.array(target), np.array(remainder))
 
     def __getitem__(self, rows):
@@ -102,7 +102,7 @@ class Segments:
     def weights(self):
         """Return the total weight of each segment, to a few ulps.
 
-        mass * exp(-nearest), times (1 - exp(-slope * length)) / (1 - exp(-slope)) if there is a slope.
+        mass * exp(-nearest), with a slope times (1 - exp(-slope * length)) / (1 - exp(-slope)).
         """
         weights = self.mass * np.exp(-self.nearest)
         sloped = np.nonzero(self.slope)
@@ -178,9 +178,10 @@ def node_segments(ranks, nodes, scores):
 class Seen:
     """What each node sees of the data: some ascending records, and the cells that they are in.
 
-    `below` and `above` are the numbers of records before a cell and before its end, `mass_below` and
-    `mass_above` the masses of all positions up to there; the last two are the masses up to the
-    ends of the node. A node without records has one run, up to a cell behind its end.
+    `below` and `above` are the numbers of records before a cell and before its end. `mass` is that
+    of each position of a cell, and `mass_below` that of all positions before the cell; the last two
+    are the masses of all positions before the ends of the node. A node without records has one run,
+    up to a cell behind its end.
     """
 
     records: np.ndarray
@@ -188,27 +189,25 @@ class Seen:
     cells: np.ndarray
     below: np.ndarray
     above: np.ndarray
+    mass: np.ndarray
     mass_below: np.ndarray
-    mass_above: np.ndarray
     lo_mass: np.ndarray
     end_mass: np.ndarray
 
     @classmethod
     def at(cls, ranks, nodes, scores):
-        grid = ranks.grid
-        records, is_empty = _records_to_look_at(nodes, scores, 2 * grid.positions_per_cell)
+        grid, per_cell = ranks.grid, ranks.grid.positions_per_cell
+        records, is_empty = _records_to_look_at(nodes, scores, 2 * per_cell)
         cells, below, above = ranks.cells_of_records(records)
-        cells[is_empty] = nodes.hi[is_empty, None] // grid.positions_per_cell + 1
-        ends = np.stack((nodes.lo, nodes.hi + 1), axis=1)
-        edges = (cells, cells + 1, ends // grid.positions_per_cell, ends // grid.positions_per_cell + 1)
-        masses = grid.positions_per_cell * grid.mass_before(np.concatenate(edges, axis=1))
-        of_cells, of_ends = np.split(masses, [2 * cells.shape[1]], axis=1)
-        mass_below, mass_above = np.split(of_cells, 2, axis=1)
-        inside = (of_ends[:, 2:] - of_ends[:, :2]) // grid.positions_per_cell
-        end_masses = of_ends[:, :2] + inside * (ends % grid.positions_per_cell)
-        return cls(
-            records, is_empty, cells, below, above, mass_below, mass_above, *end_masses.T[:, :, None]
-        )
+        cells[is_empty] = nodes.hi[is_empty, None] // per_cell + 1
+        ends = np.array((nodes.lo, nodes.hi + 1)).T
+        cells_and_ends = np.concatenate((cells, ends // per_cell), axis=1)
+        mass_below, mass_above = grid.mass_before(np.array((cells_and_ends, cells_and_ends + 1)))
+        mass = mass_above - mass_below
+        mass_below *= per_cell
+        lo_mass, end_mass = (mass_below[:, -2:] + mass[:, -2:] * (ends % per_cell)).T[:, :, None]
+        mass, mass_below = mass[:, :-2], mass_below[:, :-2]
+        return cls(records, is_empty, cells, below, above, mass, mass_below, lo_mass, end_mass)
 
 
 def _records_to_look_at(nodes, scores, units):
@@ -241,7 +240,8 @@ def _runs(seen, nodes, scores, grid):
     first = seen.cells * grid.positions_per_cell
     start = np.concatenate((nodes.lo[:, None], first + grid.positions_per_cell), axis=1)
     end = np.concatenate((np.minimum(first, end_of_node), end_of_node), axis=1)
-    mass_start = np.concatenate((seen.lo_mass, seen.mass_above), axis=1)
+    mass_above = seen.mass_below + seen.mass * grid.positions_per_cell
+    mass_start = np.concatenate((seen.lo_mass, mass_above), axis=1)
     mass_end = np.concatenate((np.minimum(seen.mass_below, seen.end_mass), seen.end_mass), axis=1)
     distance = np.zeros(start.shape)
     np.maximum(scores.beyond(units * (seen.records + 1)), 0.0, out=distance[:, 1:])
@@ -261,28 +261,27 @@ def _whole_cells(seen, nodes, scores, grid):
     counts[:, 1:] &= seen.cells[:, 1:] != seen.cells[:, :-1]  # once, if several records share it
     nearest = units * seen.below + step * (np.where(is_past, start, end) - first)
     distance = np.where(counts, np.abs(scores.beyond(nearest)), 0.0)
-    mass = np.where(counts, seen.mass_above - seen.mass_below, 0) // grid.positions_per_cell
-    return start, end, mass, distance, step, is_past
+    return start, end, np.where(counts, seen.mass, 0), distance, step, is_past
 
 
 def _target_cell(seen, nodes, scores, grid):
     """Return the parts of the target's cell before, at and behind the position that holds it."""
     units, target = 2 * grid.positions_per_cell, scores.target
-    column = np.argmax(units * seen.above > target[:, None], axis=1)
-    its_own = np.arange(nodes.lo.size), column
+    its_own = np.arange(target.size), (units * seen.above > target[:, None]).argmax(axis=1)
     first = seen.cells[its_own] * grid.positions_per_cell
-    step, rank = 2 * (seen.above - seen.below)[its_own], units * seen.below[its_own]
-    mass = (seen.mass_above - seen.mass_below)[its_own] // grid.positions_per_cell
-    sub = (target - rank) // step
-    holds = first + sub
+    below, above = seen.below[its_own], seen.above[its_own]
+    step = 2 * (above - below)
+    sub = (target - units * below) // step
+    holds, rank = first + sub, units * below + step * sub
     stop = np.minimum(first + grid.positions_per_cell, nodes.hi + 1)
-    start = np.stack((np.maximum(first, nodes.lo), holds, holds + 1), axis=1)
-    end = np.stack((holds, holds + 1, stop), axis=1)
-    masses = np.where((start < end) & ~seen.is_empty[:, None], mass[:, None], 0)
-    before, behind = rank + step * sub, rank + step * (sub + 1)
-    distance = np.stack((-scores.beyond(before), np.zeros(sub.size), scores.beyond(behind)), axis=1)
-    forward = np.broadcast_to(np.array([False, True, True]), start.shape)
-    return start, end, masses, distance, np.broadcast_to(step[:, None], start.shape), forward
+    start = np.array((np.maximum(first, nodes.lo), holds, holds + 1)).T
+    end = np.array((holds, holds + 1, stop)).T
+    exists = (start < end) & ~seen.is_empty[:, None]
+    mass = np.where(exists, seen.mass[its_own][:, None], 0)
+    distance = np.zeros(start.shape)
+    distance[:, 0], distance[:, 2] = -scores.beyond(rank), scores.beyond(rank + step)
+    forward = np.array([False, True, True]) | np.zeros_like(exists)
+    return start, end, mass, distance, step[:, None] + np.zeros_like(start), forward
 
 
 def _floor(seen, nodes, scores):
@@ -324,7 +323,8 @@ def draw_by_mass(start, end, grid, randomness):
     """Draw a position in each range ``[start, end)`` with probability proportional to its mass."""
     per_cell = grid.positions_per_cell
     first, last = start // per_cell, (end - 1) // per_cell
-    mass, next_mass, last_mass, end_mass = grid.mass_before(np.stack((first, first + 1, last, last + 1)))
+    cells = np.array((first, first + 1, last, last + 1))
+    mass, next_mass, last_mass, end_mass = grid.mass_before(cells)
     of_first, of_last = next_mass - mass, end_mass - last_mass  # of each position there
     # Masses 0, 1, ... are those of the first cell, of the last one, then of all between.
     n_first = np.minimum(end, (first + 1) * per_cell) - start

@@ -19,6 +19,8 @@ import numpy as np
 
 N_CELLS = 2**40
 POSITIONS_PER_CELL = 2**21
+# More than the mass of all positions of a grid, which so are 64-bit integers.
+MOST_MASS = 2**63
 # The multiples of a power of ten share a tenth of the mass that all cells have without them,
 # unless so few of them would be too attractive for records that are just near.
 ROUND_SHARE = 0.1
@@ -58,19 +60,18 @@ class _Masses:
 
     @cached_property
     def _round_masses(self):
-        """The masses of the multiples of 1, 10, 100, ... in heights: whole numbers."""
+        """The powers of ten, in heights, and the masses of a multiple of each: whole numbers."""
         n_powers, apart, most = self._decimals
-        return tuple(int(min(ROUND_SHARE * apart * 10.0**j, most)) for j in range(n_powers))
+        powers = 10 ** np.arange(max(n_powers, 0))
+        return powers, np.minimum(ROUND_SHARE * apart * powers, most).astype(np.int64)
 
     def mass_before(self, cells):
         """Return the mass of all cells before each of the given ones."""
-        if not self._round_masses:
+        powers, masses = self._round_masses
+        if powers.size == 0:
             return cells
-        heights = -self._heights_before(cells)  # rounded up when divided
-        masses = cells - self._round_masses[0] * heights
-        for j, mass in enumerate(self._round_masses[1:], start=1):
-            masses -= mass * (heights // 10**j)
-        return masses
+        multiples = _multiples(powers, self._heights_before(cells.ravel()))
+        return cells + (masses @ multiples).reshape(cells.shape)
 
     def cells_by_mass(self, first, last, masses):
         """Return cells in [first, last): each for as many of the masses 0, 1, ... as it has.
@@ -78,26 +79,32 @@ class _Masses:
         In an order of its own: first all cells, then the multiples of each power of ten.
         """
         cells = first + masses
-        rest = masses - (last - first)
-        if not self._round_masses:
-            return cells
-        low, high = -self._heights_before(np.stack((first, last)))
-        for j, mass in enumerate(self._round_masses):
-            from_here, to_here = -(low // 10**j), -(high // 10**j)
-            chosen = (rest >= 0) & (rest < mass * (to_here - from_here))
-            if chosen.any():
-                heights = (from_here[chosen] + rest[chosen] // mass) * 10**j
-                cells[chosen] = self._cells_of_heights(heights)
-            rest -= mass * (to_here - from_here)
+        beyond = np.flatnonzero(cells >= last)
+        if beyond.size:
+            powers, round_masses = self._round_masses
+            begin = _multiples(powers, self._heights_before(first[beyond]))
+            end = _multiples(powers, self._heights_before(last[beyond]))
+            up_to = np.cumsum(round_masses[:, None] * (end - begin), axis=0)
+            rest = cells[beyond] - last[beyond]
+            which = (rest >= up_to).sum(axis=0)
+            chosen = which, np.arange(beyond.size)
+            rest -= (up_to - round_masses[:, None] * (end - begin))[chosen]
+            multiples = begin[chosen] + rest // round_masses[which]
+            cells[beyond] = self._cells_of_heights(multiples * powers[which])
         return cells
 
     def _cells_of_heights(self, heights):
         """Return the cell that holds the number of each height, as `_heights_before` has it."""
         cells = self.cells_of(self._numbers_at(heights))
-        at, behind = self._heights_before(np.stack((cells, cells + 1)))
+        at, behind = self._heights_before(np.array((cells, cells + 1)))
         for index in np.flatnonzero((at > heights) | (behind <= heights)):  # off by a last bit
             cells[index] = bisect_right(_HeightsBefore(self), heights[index]) - 1
         return cells
+
+
+def _multiples(powers, heights):
+    """Return how many multiples of each power lie from 0 up to each height."""
+    return -(-heights // powers[:, None])
 
 
 class _HeightsBefore:
@@ -217,7 +224,7 @@ class BoundedGrid(_Masses):
     @np.errstate(all="ignore")
     def cells_of(self, values):
         """Return the cell of each value (no NaN)."""
-        shares = np.clip(values, self.low, self.high)
+        shares = np.minimum(np.maximum(values, self.low), self.high)
         shares -= self.low
         shares /= self.high - self.low
         shares *= self.n_cells
@@ -247,14 +254,14 @@ class BoundedGrid(_Masses):
         if abs(self._power) > 300:  # a power of ten of that size is no float
             return _Decimals(0, 0.0, 0.0)
         n_apart = (self.high - self.low) / 10.0**self._power
-        n_powers = max(int(np.floor(np.log10(n_apart))) + 1, 0)
+        n_powers = int(np.floor(np.log10(n_apart))) + 1
         return _Decimals(n_powers, self.n_cells / n_apart, self.n_cells / 4000)
 
     def _heights_before(self, cells):
         """Return the least height not below each cell: multiples of a power of ten."""
         heights = self._height_of(self.lower_edges(cells), np.ceil)
         # The last cell holds the upper bound.
-        heights[cells >= self.n_cells] = self._height_of(np.float64(self.high), np.floor) + 1
+        heights[cells >= self.n_cells] = self._last_height + 1
         return heights - self._first_height
 
     def _numbers_at(self, heights):
@@ -266,6 +273,10 @@ class BoundedGrid(_Masses):
         largest = 10 ** (self._decimals.n_powers - 1)
         return int(self._height_of(np.float64(self.low), np.floor)) // largest * largest
 
+    @cached_property
+    def _last_height(self):
+        return int(self._height_of(np.float64(self.high), np.floor))
+
     def _height_of(self, values, rounded):
         return rounded(self._scaled(values, -self._power)).astype(np.int64)
 
@@ -274,7 +285,8 @@ class BoundedGrid(_Masses):
         return values * 10.0**power if power >= 0 else values / 10.0**-power
 
     def _values_at(self, shares):
-        return np.clip(self.low + shares * (self.high - self.low), self.low, self.high)
+        values = self.low + shares * (self.high - self.low)
+        return np.minimum(np.maximum(values, self.low), self.high)
 
 
 def make_grid(bounds):

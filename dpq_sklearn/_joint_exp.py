@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpq_sklearn._accounting import DRAW_ERROR, draw_errors, exponential_cost
+from dpq_sklearn._grid import N_CELLS, POSITIONS_PER_CELL
 from dpq_sklearn._random import LN2
 
 
@@ -63,7 +64,7 @@ class JointExponential:
         )
         return draw_tuple(weights, n_positions, randomness) // grid.positions_per_cell
 
-    def score(self, quantiles, budget, n_positions=2**62):
+    def score(self, quantiles, budget, n_positions=N_CELLS * POSITIONS_PER_CELL):
         """Return the public constants of the mechanism for this budget."""
         n_draws = self._n_draws(quantiles, budget, n_positions)
         if not draw_errors(n_draws, budget.amount)[budget.unit] < budget.amount / 4:
@@ -97,7 +98,7 @@ class JointExponential:
 
     def cost(self, quantiles, budget):
         """Return what `release` costs in eps and in rho: one draw."""
-        n_draws = self._n_draws(quantiles, budget, 2**62)
+        n_draws = self._n_draws(quantiles, budget, N_CELLS * POSITIONS_PER_CELL)
         return exponential_cost([self.least_eps(quantiles, budget)], n_draws)
 
     def least_eps(self, quantiles, budget):

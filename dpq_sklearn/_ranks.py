@@ -38,7 +38,7 @@ class SortedColumn:
 
     def _is_off(self, counts, cells):
         """Return where an edge was off by its last bit: the cells of the records beside it tell."""
-        beside = np.clip(np.stack((counts - 1, counts)), 0, self.n_records - 1)
+        beside = np.array((np.maximum(counts - 1, 0), np.minimum(counts, self.n_records - 1)))
         before, after = self.grid.cells_of(self._values[beside])
         return ((before >= cells) & (counts > 0)) | ((after < cells) & (counts < self.n_records))
 
@@ -69,7 +69,6 @@ class SortedColumn:
             below[-1] = self.counts_below(cells[-1:] + 1)[0]
         return cells, below
 
-
     def cells_of_records(self, records):
         """Return the cells of records, counted in ascending order, and the ranks at their ends.
 
@@ -81,7 +80,8 @@ class SortedColumn:
         if self.n_records == 0:
             return np.zeros_like(records), np.zeros_like(records), np.ones_like(records)
         last = self.n_records - 1
-        three = np.clip(records + np.array([-1, 0, 1]).reshape(3, *[1] * records.ndim), 0, last)
+        three = np.array((records - 1, records, records + 1))
+        np.minimum(np.maximum(three, 0, out=three), last, out=three)
         before, cells, after = self.grid.cells_of(self._values[three])
         below, above = three[1], three[1] + 1
         shared = ((before == cells) & (below > 0)) | ((after == cells) & (below < last))

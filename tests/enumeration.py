@@ -7,12 +7,25 @@ import numpy as np
 
 from dpq_sklearn._aq import quantile_tree
 from dpq_sklearn._exponential import Nodes, Scores, chances_to_keep, node_segments
-from dpq_sklearn._grid import BoundedGrid
+from dpq_sklearn._grid import BoundedGrid, _Decimals
 from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_spans
 
 
 def tiny_grid(n_cells, positions_per_cell):
     return BoundedGrid(0.0, float(n_cells), n_cells, positions_per_cell)
+
+
+class LumpyGrid(BoundedGrid):
+    """A tiny grid on which integers have 3 more than the mass of other cells."""
+
+    _power = 0
+    _decimals = _Decimals(n_powers=1, apart=2.0, most=3.0)
+    _round_masses = np.array([1]), np.array([3])
+
+
+def lumpy_grid(positions_per_cell):
+    """Cells half as wide as integers are apart: masses 4, 1, 4 and, with the upper bound, 4."""
+    return LumpyGrid(0.0, 2.0, 4, positions_per_cell)
 
 
 def column_of(counts, grid):
@@ -55,11 +68,15 @@ def position_weights(ranks, node, eps):
     n_proposals = np.zeros(hi - lo + 1)
     for column in range(segments.start.shape[1]):
         start, end = int(segments.start[0, column]), int(segments.end[0, column])
-        if start >= end:
+        if segments.mass[0, column] == 0:
             continue
         steps = np.arange(end - start)
         positions = start + steps if segments.forward[0, column] else end - 1 - steps
         bounds = np.exp(-(segments.nearest[0, column] + segments.slope[0, column] * steps))
+        masses = position_masses(positions, ranks.grid)
+        whole = segments.slope[0, column] == 0
+        assert segments.mass[0, column] == (masses.sum() if whole else masses[0])
+        bounds *= masses
         span = rank_spans(ranks, positions)
         chosen = np.zeros_like(positions), np.full_like(positions, column)
         chances = chances_to_keep(segments, chosen, scores[chosen[0]].of_span(*span))
@@ -68,6 +85,12 @@ def position_weights(ranks, node, eps):
         n_proposals[positions - lo] += 1
     assert np.all(n_proposals == 2)  # by a run or a cell, and by the floor
     return proposed
+
+
+def position_masses(positions, grid):
+    """The public mass of each position: that of its cell."""
+    cells = positions // grid.positions_per_cell
+    return grid.mass_before(cells + 1) - grid.mass_before(cells)
 
 
 def rank_units(ranks, position):

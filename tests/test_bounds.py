@@ -8,7 +8,7 @@ import pytest
 from dpq_sklearn._accounting import Budget
 from dpq_sklearn._aq import ApproximateQuantiles
 from dpq_sklearn._bounds import rank_error_bound
-from dpq_sklearn._grid import N_CELLS, BoundedGrid, UnboundedGrid
+from dpq_sklearn._grid import MOST_MASS, N_CELLS, BoundedGrid
 from dpq_sklearn._random import SystemRandomness
 from dpq_sklearn._ranks import SortedColumn
 
@@ -68,18 +68,17 @@ def test_any_quantiles_are_at_least_as_bad_as_given_ones():
 
 def test_the_bound_of_any_quantiles_is_the_theorem():
     """levels * gamma with gamma = 2 ln(psi m / beta) / (eps / levels), at m = 2^k - 1."""
-    gamma = 2 * math.log(2**62 * 7 / 0.05) / (1.0 / 3)
+    gamma = 2 * math.log(2**63 * 7 / 0.05) / (1.0 / 3)
     assert rank_error_bound(7, 1.0, 0.05, quantiles="any") == pytest.approx(3 * gamma, rel=1e-4)
 
 
-def test_nothing_is_promised_beyond_the_reach_of_the_score():
+def test_nothing_is_promised_of_what_the_floor_alone_can_do():
     assert rank_error_bound(3, 1.0, 1e-12) == math.inf
 
 
-def test_the_grid_in_use_has_as_many_positions_as_the_default_says():
-    grid = UnboundedGrid()
-    positions = float(grid.n_cells * grid.positions_per_cell)
-    assert rank_error_bound(3, 1.0) == rank_error_bound(3, 1.0, psi=positions)
+def test_the_default_is_the_mass_that_no_grid_exceeds():
+    assert rank_error_bound(3, 1.0) == rank_error_bound(3, 1.0, psi=2.0**63)
+    assert MOST_MASS == 2**63
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from dpq_sklearn._exponential import (
     Scores,
     Segments,
     draw,
+    draw_by_mass,
     node_segments,
     race,
     truncated_geometric,
@@ -25,7 +26,15 @@ from dpq_sklearn._exponential import (
 from dpq_sklearn._grid import UnboundedGrid
 from dpq_sklearn._random import SeededRandomness
 from dpq_sklearn._ranks import CellCounts, rank_spans
-from tests.enumeration import column_of, one_node, position_weights, rank_units, tiny_grid
+from tests.enumeration import (
+    LumpyGrid,
+    column_of,
+    lumpy_grid,
+    one_node,
+    position_weights,
+    rank_units,
+    tiny_grid,
+)
 from tests.test_random import ScriptedRandomness
 
 
@@ -41,7 +50,15 @@ def naive_weights(ranks, node, eps):
     eta = min(eps / (2 * max(q, 1 - q)) / units, 96 * math.log(2))
     spans = zip(*(ends.tolist() for ends in rank_spans(ranks, np.arange(lo, hi + 1))), strict=True)
     distances = [max(low - target, target - high, 0) for low, high in spans]
-    return [math.exp(-eta * float(distance)) + 2.0**-96 for distance in distances]
+    masses = naive_masses(ranks.grid)[lo : hi + 1]
+    weights = [math.exp(-eta * float(distance)) + 2.0**-96 for distance in distances]
+    return [mass * weight for mass, weight in zip(masses, weights, strict=True)]
+
+
+def naive_masses(grid):
+    """One mass a position, from the definition of the two tiny grids."""
+    masses = [4, 1, 4, 4] if isinstance(grid, LumpyGrid) else [1] * grid.n_cells
+    return np.repeat(masses, grid.positions_per_cell).tolist()
 
 
 def together_in_one(rows):
@@ -68,9 +85,10 @@ LOOKS = [np.arange(0, 50, 0.01), _exponential._AHEAD, np.array([0.0, 1.0, 46.0])
     q=st.floats(0.001, 0.999),
     eps=st.sampled_from([1e-6, 0.01, 1.0, 50.0, 1e3, 1e6]),
     ahead=st.sampled_from(LOOKS),
+    grid=st.sampled_from([tiny_grid(4, 4), lumpy_grid(4)]),
 )
-def test_segments_give_the_weight_of_every_position(counts, ends, q, eps, ahead):
-    ranks = column_of(counts, tiny_grid(4, 4))
+def test_segments_give_the_weight_of_every_position(counts, ends, q, eps, ahead, grid):
+    ranks = column_of(counts, grid)
     node = node_between(ranks, min(ends), max(ends), q)
     with mock.patch.object(_exponential, "_AHEAD", ahead):
         weights = position_weights(ranks, node, eps)
@@ -84,8 +102,9 @@ def test_segments_give_the_weight_of_every_position(counts, ends, q, eps, ahead)
     length=st.integers(1, 400),
 )
 def test_weight_of_a_segment_is_the_sum_over_its_positions(nearest, slope, length):
-    fields = (np.array([[value]]) for value in (0, length, nearest, slope, True))
-    total = math.fsum(math.exp(-(nearest + slope * j)) for j in range(length))
+    mass = 7 if slope else 7 * length
+    fields = (np.array([[value]]) for value in (0, length, mass, nearest, slope, True))
+    total = 7 * math.fsum(math.exp(-(nearest + slope * j)) for j in range(length))
     assert Segments(*fields, n_runs=0).weights()[0, 0] == pytest.approx(total, rel=1e-12)
 
 
@@ -120,9 +139,10 @@ def test_target_is_exact():
 
 
 @pytest.mark.parametrize("ahead", LOOKS, ids=["all records", "some", "few", "hardly any"])
-def test_draw_has_the_distribution_of_the_weights_whatever_it_looks_at(ahead, monkeypatch):
+@pytest.mark.parametrize("grid", [tiny_grid(8, 2), lumpy_grid(4)], ids=["even", "lumpy"])
+def test_draw_has_the_distribution_of_the_weights_whatever_it_looks_at(grid, ahead, monkeypatch):
     monkeypatch.setattr(_exponential, "_AHEAD", ahead)
-    ranks = column_of([3, 0, 2, 4, 0, 1, 1, 1], tiny_grid(8, 2))
+    ranks = column_of([3, 0, 2, 4, 0, 1, 1, 1][: grid.n_cells], grid)
     node = node_between(ranks, 1, 14, 0.4)
     exact = np.array(naive_weights(ranks, node, 2.0))
     positions, units = draw(ranks, together_in_one([node] * 8000), 2.0, seeded(7))
@@ -132,6 +152,18 @@ def test_draw_has_the_distribution_of_the_weights_whatever_it_looks_at(ahead, mo
     assert chisquare(drawn, expected).pvalue > 1e-3
     wrong = np.array(naive_weights(ranks, node, 2.6))
     assert chisquare(drawn, wrong / wrong.sum() * drawn.sum()).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("ends", [(0, 16), (1, 3), (3, 5), (2, 13), (7, 16), (5, 6)], ids=str)
+def test_positions_of_an_empty_range_are_drawn_by_their_masses(ends):
+    start, end = (np.full(20_000, value) for value in ends)
+    positions = draw_by_mass(start, end, lumpy_grid(4), seeded(9))
+    drawn = np.bincount(positions, minlength=16)
+    masses = np.array(naive_masses(lumpy_grid(4)))
+    masses[: ends[0]] = masses[ends[1] :] = 0
+    assert np.all(drawn[masses == 0] == 0)
+    expected = (masses / masses.sum() * drawn.sum())[masses > 0]
+    assert expected.size == 1 or chisquare(drawn[masses > 0], expected).pvalue > 1e-3
 
 
 def test_nodes_of_a_batch_are_drawn_independently():
@@ -222,7 +254,7 @@ def test_work_of_a_node_depends_neither_on_the_records_nor_on_the_budget():
     sizes = []
     for n, eps in itertools.product((10**4, 10**6), (1e-9, 1e-3, 0.5, 30.0)):
         ranks = CellCounts(np.arange(n) * 1000, np.ones(n, dtype=int), UnboundedGrid())
-        node = one_node(0, 2**62 - 1, 0, n * 2**23, 0.3)
+        node = one_node(0, 2**61 - 1, 0, n * 2**22, 0.3)
         scores = Scores.at(node, eps, ranks.grid)
         sizes.append(node_segments(ranks, node, scores).start.size)
-    assert max(sizes) < 120
+    assert max(sizes) < 160

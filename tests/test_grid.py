@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq_sklearn._grid import BoundedGrid, UnboundedGrid, make_grid, shortest_decimals
+from dpq_sklearn._grid import (
+    MOST_MASS,
+    BoundedGrid,
+    UnboundedGrid,
+    make_grid,
+    shortest_decimals,
+)
 
 GRIDS = [
     UnboundedGrid(),
@@ -110,3 +116,72 @@ def test_impossible_bounds_raise_and_are_shown(bounds):
     with pytest.raises(ValueError, match="bounds must be None or a pair") as error:
         make_grid(bounds)
     assert repr(bounds) in str(error.value)
+
+
+WITH_MASSES = [grid for grid in GRIDS if grid._round_masses[0].size] + [
+    UnboundedGrid(2**24),
+    BoundedGrid(0.0, 1.0, 2**13, 2),
+    BoundedGrid(-0.3, 7.77, 2**16),
+]
+
+
+@pytest.mark.parametrize("grid", GRIDS + WITH_MASSES, ids=repr)
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_every_cell_has_a_mass_and_all_together_fit_into_64_bits(grid, share):
+    cell = int(share * grid.n_cells)
+    masses = np.diff(grid.mass_before(np.array([0, cell, cell + 1, grid.n_cells])))
+    assert masses[1] >= 1 and np.all(masses >= 0)
+    assert int(masses.sum()) * grid.positions_per_cell < MOST_MASS
+    first, last = (int(mass) for mass in grid.mass_before(np.array([0, grid.n_cells])))
+    assert max(abs(first), abs(last)) * grid.positions_per_cell < MOST_MASS
+
+
+@pytest.mark.parametrize(
+    ("grid", "rounder", "rough"),
+    [
+        (UnboundedGrid(), [37.0, 0.25, -7.5, 1e6, 0.0, 0.0003], [37.01, 0.2513, 1000001.0]),
+        (BoundedGrid(0.0, 120.0), [37.0, 0.5, 120.0], [37.01, 36.995]),
+        (BoundedGrid(-1e4, 1e4), [-7.5, 9999.99, -1e4], [9999.9901]),
+        (UnboundedGrid(2**24), [37.0, -0.5, 1e6], [3.7123]),
+    ],
+    ids=repr,
+)
+def test_round_numbers_have_more_mass_the_rounder_they_are(grid, rounder, rough):
+    def mass(number):
+        cell = grid.cells_of(np.array([number]))
+        return (grid.mass_before(cell + 1) - grid.mass_before(cell))[0]
+
+    assert min(map(mass, rounder)) > 5 * max(map(mass, rough))
+    assert mass(np.pi) == 1
+    assert mass(30.0) > mass(37.0) or mass(30.0) == mass(37.0) > mass(37.5)
+
+
+@pytest.mark.parametrize("grid", WITH_MASSES, ids=repr)
+@given(data=st.data())
+def test_every_unit_of_mass_belongs_to_its_cell(grid, data):
+    """All masses of a few cells, and of those with round numbers in a wide range."""
+    number = data.draw(st.sampled_from([0.0, 0.5, 1.0, -0.25, 7.0, 1e15, 1e299]))
+    middle = int(grid.cells_of(np.array([number]))[0])
+    first = max(middle - data.draw(st.integers(0, 3)), 0)
+    last = min(middle + data.draw(st.integers(1, 400)), grid.n_cells)
+    cells = np.arange(first, last)
+    masses = np.diff(grid.mass_before(np.arange(first, last + 1)))
+    asked = np.unique(np.linspace(0, masses.sum() - 1, 4000).astype(np.int64))
+    if masses.sum() < 100_000:
+        asked = np.arange(masses.sum())
+    ends = (np.full(asked.size, end) for end in (first, last))
+    found = grid.cells_by_mass(*ends, asked)
+    assert found.min() >= first and found.max() < last
+    if asked.size == masses.sum():
+        assert np.array_equal(np.bincount(found - first, minlength=cells.size), masses)
+
+
+@pytest.mark.parametrize("grid", [BoundedGrid(0.0, 1.0, 2**13, 2), BoundedGrid(0.0, 3.0, 2**12)])
+def test_masses_of_a_whole_grid_are_found_cell_by_cell(grid):
+    cells = np.arange(grid.n_cells)
+    masses = np.diff(grid.mass_before(np.arange(grid.n_cells + 1)))
+    total = int(masses.sum())
+    assert total > grid.n_cells
+    ends = np.zeros(total, dtype=np.int64), np.full(total, grid.n_cells)
+    found = grid.cells_by_mass(*ends, np.arange(total))
+    assert np.array_equal(np.bincount(found, minlength=cells.size), masses)

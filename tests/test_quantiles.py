@@ -50,7 +50,7 @@ def test_atoms_are_hit_exactly():
     rng = np.random.default_rng(1)
     ages = np.sort(np.clip(np.round(rng.normal(40, 13, 50_000)), 17, 90))
     ranks = (DECILES * ages.size).astype(int)
-    well_inside = (ages[ranks - 200] == ages[ranks + 200]) & [
+    well_inside = (ages[ranks - 60] == ages[ranks + 60]) & [
         np.mean(ages == a) > 0.01 for a in ages[ranks]
     ]
     assert well_inside.sum() >= 6
