@@ -54,13 +54,15 @@ class Randomness:
 
     def integers_below(self, bounds):
         """Return an integer from 0 up to each bound (below 2^63), all equally likely."""
-        shifts = (64 - np.frexp((bounds - 1).astype(np.float64))[1]).astype(np.uint64)
-        integers = bounds.copy()
-        rows = np.arange(bounds.size)
-        while rows.size:  # too large: again, at most every second time
-            words = self.words(rows.size)
-            integers[rows] = np.where(bounds[rows] > 1, words >> np.minimum(shifts[rows], 63), 0)
-            rows = rows[integers[rows] >= bounds[rows]]
+        n_bits = np.frexp((bounds - 1).astype(np.float64))[1]
+        shifts = np.minimum(64 - n_bits, 63).astype(np.uint64)
+        integers = np.zeros_like(bounds)
+        rows = np.flatnonzero(bounds > 1)
+        while rows.size:  # at most every second one is too large: take the first of four that fits
+            four = (self.words(4 * rows.size).reshape(4, -1) >> shifts[rows]).astype(np.int64)
+            fits = four < bounds[rows]
+            integers[rows] = four[fits.argmax(axis=0), np.arange(rows.size)]
+            rows = rows[~fits.any(axis=0)]
         return integers
 
     def exponentials(self, n):

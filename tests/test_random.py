@@ -101,10 +101,14 @@ def test_integers_below_are_all_equally_likely():
         assert chisquare(np.bincount(drawn[:, column], minlength=bound)).pvalue > 1e-3
 
 
-def test_integers_below_are_the_high_bits_of_a_word_and_too_large_ones_are_drawn_again():
-    words = [3 << 62, 1 << 62, 5 << 61]  # of 3: 3 is too large, then 1; of 8: 5
-    scripted = ScriptedRandomness([words[0], words[2], words[1]])
-    assert scripted.integers_below(np.array([3, 8])).tolist() == [1, 5]
+def test_integers_below_are_the_high_bits_of_the_first_word_that_fits():
+    too_large, one, two = 3 << 62, 1 << 62, 2 << 62
+    of_three = [too_large, one, two, two]
+    assert ScriptedRandomness(of_three).integers_below(np.array([3])).tolist() == [1]
+    assert ScriptedRandomness([too_large] * 4 + of_three).integers_below(np.array([3]))[0] == 1
+    of_three_and_eight = [too_large, 5 << 61, two, 1, 1, 1, 1, 1]
+    assert ScriptedRandomness(of_three_and_eight).integers_below(np.array([3, 8])).tolist() == [2, 5]
+    assert ScriptedRandomness([]).integers_below(np.array([1, 1])).tolist() == [0, 0]
 
 
 def test_integers_below_reach_all_of_a_huge_bound():
