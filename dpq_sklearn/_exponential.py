@@ -112,6 +112,7 @@ class Segments:
         return weights
 
 
+@np.errstate(all="ignore")  # a warning would tell something about the data
 def draw(ranks, nodes, eps, randomness):
     """Draw the nodes' positions by the exponential mechanism; return them and their ranks in units.
 
@@ -292,6 +293,7 @@ def _floor(seen, nodes, scores):
     return start, end, mass, distance, np.zeros_like(start), np.ones(start.shape, dtype=bool)
 
 
+@np.errstate(all="ignore")
 def race(weights, randomness):
     """Return in each row index i with probability ``weights[i] / weights.sum()``.
 
@@ -300,8 +302,7 @@ def race(weights, randomness):
     cumulative sum would lose all below 2^-53.
     """
     exponentials = randomness.exponentials(weights.size).reshape(weights.shape)
-    with np.errstate(divide="ignore"):  # no weight: never arrives
-        return (exponentials / weights).argmin(axis=1)
+    return (exponentials / weights).argmin(axis=1)  # no weight: never arrives
 
 
 def draw_inside(segments, chosen, grid, randomness):

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import warnings
 from fractions import Fraction
 from unittest import mock
 
@@ -152,6 +153,20 @@ def test_draw_has_the_distribution_of_the_weights_whatever_it_looks_at(grid, ahe
     assert chisquare(drawn, expected).pvalue > 1e-3
     wrong = np.array(naive_weights(ranks, node, 2.6))
     assert chisquare(drawn, wrong / wrong.sum() * drawn.sum()).pvalue < 1e-3
+
+
+def test_no_draw_warns_whatever_the_weights():
+    """A warning would depend on the data: weights that underflow, overflow or are nothing."""
+    ranks = CellCounts([5, 2**39, 2**40 - 1], [1, 10**9, 3], UnboundedGrid())
+    last, units = 2**61 - 1, 2**22 * ranks.n_records
+    for eps in (1e-12, 1e-3, 1.0, 1e3, 1e12, 1e300):
+        for q in (1e-9, 0.5, 1 - 1e-9):
+            with warnings.catch_warnings(), np.errstate(all="warn"):
+                warnings.simplefilter("error")
+                draw(ranks, together_in_one([one_node(0, last, 0, units, q)] * 20), eps, seeded(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert race(np.array([[5e-324, 0.0], [0.0, 1e308]]), seeded(2)).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("ends", [(0, 16), (1, 3), (3, 5), (2, 13), (7, 16), (5, 6)], ids=str)

@@ -107,7 +107,10 @@ def test_integers_below_are_the_high_bits_of_the_first_word_that_fits():
     assert ScriptedRandomness(of_three).integers_below(np.array([3])).tolist() == [1]
     assert ScriptedRandomness([too_large] * 4 + of_three).integers_below(np.array([3]))[0] == 1
     of_three_and_eight = [too_large, 5 << 61, two, 1, 1, 1, 1, 1]
-    assert ScriptedRandomness(of_three_and_eight).integers_below(np.array([3, 8])).tolist() == [2, 5]
+    assert ScriptedRandomness(of_three_and_eight).integers_below(np.array([3, 8])).tolist() == [
+        2,
+        5,
+    ]
     assert ScriptedRandomness([]).integers_below(np.array([1, 1])).tolist() == [0, 0]
 
 
