@@ -27,7 +27,7 @@ FLOOR_BITS = 96
 FLOOR = 2.0**-FLOOR_BITS
 # A node looks at the records this far from the target, in multiples of 1 / eta: densely near the
 # target, where most positions are drawn, so that most of them are kept.
-_AHEAD = np.concatenate((np.arange(0, 2, 0.125), np.arange(2, 6, 0.5), np.arange(6, 50, 4.0)))
+_AHEAD = np.concatenate((np.arange(0, 2, 0.125), np.arange(2, 6, 0.5), np.arange(6, 50, 2.0)))
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Scores:
     """``eta * dist(target, I)``, the negative logarithm of a position's weight, for each node.
 
     All ranks are in units. The target ``lo + q (hi - lo)`` is exact, a whole number and a
-    remainder in [0, 1): a rounded one would move by a rounding error even for records of no
+    remainder in [0, 1]: a rounded one would move by a rounding error even for records of no
     weight in the node.
     """
 
@@ -112,7 +112,6 @@ class Segments:
         return weights
 
 
-@np.errstate(all="ignore")  # a warning would tell something about the data
 def draw(ranks, nodes, eps, randomness):
     """Draw the nodes' positions by the exponential mechanism; return them and their ranks in units.
 
@@ -123,6 +122,11 @@ def draw(ranks, nodes, eps, randomness):
     -------
     That of `node_segments`, which gives the weights w.
     """
+    with np.errstate(all="ignore"):  # a warning would tell something about the data
+        return _draw(ranks, nodes, eps, randomness)
+
+
+def _draw(ranks, nodes, eps, randomness):
     scores = Scores.at(nodes, eps, ranks.grid)
     segments = node_segments(ranks, nodes, scores)
     weights = segments.weights()
@@ -177,7 +181,7 @@ def node_segments(ranks, nodes, scores):
 
 @dataclass(frozen=True)
 class Seen:
-    """What each node sees of the data: some ascending records, and the cells that they are in.
+    """What each node sees of the data: the cells of some ascending records, some of them equal.
 
     `below` and `above` are the numbers of records before a cell and before its end. `mass` is that
     of each position of a cell, and `mass_below` that of all positions before the cell; the last two
@@ -185,7 +189,6 @@ class Seen:
     up to a cell behind its end.
     """
 
-    records: np.ndarray
     is_empty: np.ndarray
     cells: np.ndarray
     below: np.ndarray
@@ -208,7 +211,7 @@ class Seen:
         mass_below *= per_cell
         lo_mass, end_mass = (mass_below[:, -2:] + mass[:, -2:] * (ends % per_cell)).T[:, :, None]
         mass, mass_below = mass[:, :-2], mass_below[:, :-2]
-        return cls(records, is_empty, cells, below, above, mass, mass_below, lo_mass, end_mass)
+        return cls(is_empty, cells, below, above, mass, mass_below, lo_mass, end_mass)
 
 
 def _records_to_look_at(nodes, scores, units):
@@ -235,7 +238,7 @@ def _distinct_columns(ascending):
 def _runs(seen, nodes, scores, grid):
     """Return the runs between the cells: start, end, mass, distance, step of ranks, forward.
 
-    Ranks in a run lie between those behind the record before it and before the record after it.
+    Ranks in a run lie between those behind the cell before it and before the cell after it.
     """
     units, end_of_node = 2 * grid.positions_per_cell, nodes.hi[:, None] + 1
     first = seen.cells * grid.positions_per_cell
@@ -245,8 +248,9 @@ def _runs(seen, nodes, scores, grid):
     mass_start = np.concatenate((seen.lo_mass, mass_above), axis=1)
     mass_end = np.concatenate((np.minimum(seen.mass_below, seen.end_mass), seen.end_mass), axis=1)
     distance = np.zeros(start.shape)
-    np.maximum(scores.beyond(units * (seen.records + 1)), 0.0, out=distance[:, 1:])
-    np.maximum(distance[:, :-1], -scores.beyond(units * seen.records), out=distance[:, :-1])
+    np.maximum(scores.beyond(units * seen.above), 0.0, out=distance[:, 1:])
+    np.maximum(distance[:, :-1], -scores.beyond(units * seen.below), out=distance[:, :-1])
+    distance[seen.is_empty] = 0.0
     mass = np.maximum(mass_end - mass_start, 0)
     return start, end, mass, distance, np.zeros_like(start), np.ones(start.shape, dtype=bool)
 
@@ -293,7 +297,6 @@ def _floor(seen, nodes, scores):
     return start, end, mass, distance, np.zeros_like(start), np.ones(start.shape, dtype=bool)
 
 
-@np.errstate(all="ignore")
 def race(weights, randomness):
     """Return in each row index i with probability ``weights[i] / weights.sum()``.
 
@@ -302,7 +305,8 @@ def race(weights, randomness):
     cumulative sum would lose all below 2^-53.
     """
     exponentials = randomness.exponentials(weights.size).reshape(weights.shape)
-    return (exponentials / weights).argmin(axis=1)  # no weight: never arrives
+    with np.errstate(all="ignore"):  # no weight: never arrives
+        return (exponentials / weights).argmin(axis=1)
 
 
 def draw_inside(segments, chosen, grid, randomness):

@@ -62,7 +62,7 @@ class _Masses:
     def _round_masses(self):
         """The powers of ten, in heights, and the masses of a multiple of each: whole numbers."""
         n_powers, apart, most = self._decimals
-        powers = 10 ** np.arange(max(n_powers, 0))
+        powers = 10 ** np.arange(max(n_powers, 0), dtype=np.int64)
         return powers, np.minimum(ROUND_SHARE * apart * powers, most).astype(np.int64)
 
     def mass_before(self, cells):
@@ -139,9 +139,12 @@ class UnboundedGrid(_Masses):
     def _steps_per_cell(self):
         return _OCTAVES * _STEPS_PER_OCTAVE // (self.n_cells // 2)
 
-    @np.errstate(all="ignore")
     def cells_of(self, values):
         """Return the cell of each value (no NaN); what lies beyond +-2^64 is clipped."""
+        with np.errstate(all="ignore"):
+            return self._cells_of(values)
+
+    def _cells_of(self, values):
         magnitudes = np.minimum(np.abs(values), _LARGEST_BELOW)
         heights = magnitudes.view(np.int64) - (_SMALLEST_BITS - _STEPS_PER_OCTAVE)
         signs = values.view(np.int64) >> 63  # -1 or 0; negates without a branch for each value
@@ -221,14 +224,14 @@ class BoundedGrid(_Masses):
     positions_per_cell: int = POSITIONS_PER_CELL
     edges_are_exact = False
 
-    @np.errstate(all="ignore")
     def cells_of(self, values):
         """Return the cell of each value (no NaN)."""
-        shares = np.minimum(np.maximum(values, self.low), self.high)
-        shares -= self.low
-        shares /= self.high - self.low
-        shares *= self.n_cells
-        return np.minimum(shares.astype(np.int64), self.n_cells - 1)
+        with np.errstate(all="ignore"):
+            shares = np.minimum(np.maximum(values, self.low), self.high)
+            shares -= self.low
+            shares /= self.high - self.low
+            shares *= self.n_cells
+            return np.minimum(shares.astype(np.int64), self.n_cells - 1)
 
     def contain(self, cells, values):
         """Return whether each value lies in its cell, not clipped to it."""
@@ -243,26 +246,31 @@ class BoundedGrid(_Masses):
         return self._values_at((np.asarray(cells) + 0.5) / self.n_cells)
 
     @cached_property
+    def _decimals(self):
+        apart = 10.0**self._power if abs(self._power) < 300 else np.inf  # else it is no float
+        n_apart = (self.high - self.low) / apart
+        n_powers = int(np.floor(np.log10(max(n_apart, 0.1)))) + 1
+        return _Decimals(n_powers, self.n_cells / max(n_apart, 0.1), self.n_cells / 4000)
+
+    @cached_property
     def _power(self):
         """The least power of ten whose multiples are far enough apart, and can be told apart."""
         far_enough = _CELLS_BETWEEN * ((self.high - self.low) / self.n_cells)
         told_apart = max(abs(self.low), abs(self.high)) * 2.0**-50
-        return int(np.ceil(np.log10(max(far_enough, told_apart))))
-
-    @cached_property
-    def _decimals(self):
-        if abs(self._power) > 300:  # a power of ten of that size is no float
-            return _Decimals(0, 0.0, 0.0)
-        n_apart = (self.high - self.low) / 10.0**self._power
-        n_powers = int(np.floor(np.log10(n_apart))) + 1
-        return _Decimals(n_powers, self.n_cells / n_apart, self.n_cells / 4000)
+        return int(np.ceil(np.log10(max(far_enough, told_apart, 1e-300))))
 
     def _heights_before(self, cells):
-        """Return the least height not below each cell: multiples of a power of ten."""
-        heights = self._height_of(self.lower_edges(cells), np.ceil)
-        # The last cell holds the upper bound.
-        heights[cells >= self.n_cells] = self._last_height + 1
-        return heights - self._first_height
+        """Return the least height whose number is not before each cell: multiples of a power."""
+        heights = self._height_of(self.lower_edges(cells), np.ceil) - self._first_height
+        # Off by one where the lower edge is off by its last bit.
+        numbers = self._numbers_at(np.array((heights - 1, heights)))
+        one_less, as_is = self.cells_of(numbers)
+        heights += as_is < cells
+        heights -= (one_less >= cells) & (numbers[0] >= self.low)
+        heights[cells >= self.n_cells] = (
+            self._last_height + 1
+        )  # the last cell holds the upper bound
+        return heights
 
     def _numbers_at(self, heights):
         return self._scaled((heights + self._first_height).astype(np.float64), self._power)
@@ -275,7 +283,8 @@ class BoundedGrid(_Masses):
 
     @cached_property
     def _last_height(self):
-        return int(self._height_of(np.float64(self.high), np.floor))
+        height = self._height_of(np.float64(self.high), np.floor) - self._first_height
+        return int(height + (self._numbers_at(height + 1) <= self.high))
 
     def _height_of(self, values, rounded):
         return rounded(self._scaled(values, -self._power)).astype(np.int64)

@@ -53,7 +53,7 @@ class Randomness:
         return np.ldexp(mantissas, -1 - tails)
 
     def integers_below(self, bounds):
-        """Return an integer from 0 up to each bound (below 2^63), all equally likely."""
+        """Return an integer from 0 up to each bound (at most 2^63 - 2^10), all equally likely."""
         n_bits = np.frexp((bounds - 1).astype(np.float64))[1]
         shifts = np.minimum(64 - n_bits, 63).astype(np.uint64)
         integers = np.zeros_like(bounds)

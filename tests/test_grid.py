@@ -1,5 +1,7 @@
 """The grid is monotone, inverts itself, and knows nothing but the value."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -154,6 +156,39 @@ def test_round_numbers_have_more_mass_the_rounder_they_are(grid, rounder, rough)
     assert min(map(mass, rounder)) > 5 * max(map(mass, rough))
     assert mass(np.pi) == 1
     assert mass(30.0) > mass(37.0) or mass(30.0) == mass(37.0) > mass(37.5)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step"),
+    [
+        ("20240101", "20241231", "1"),
+        ("1700000000", "1700086400", "1"),
+        ("1700000000000", "1700086400000", "1000"),
+        ("2000", "2001", "0.01"),
+        ("100000", "100100", "1"),
+        ("0.1", "0.3", "0.01"),
+        ("0.07", "1.07", "0.01"),
+        ("0", "1", "0.0001"),
+        ("-3", "17.5", "0.25"),
+        ("1000000000000000", "1000000000000004", "1"),
+    ],
+)
+def test_round_numbers_are_in_the_cells_that_have_their_mass(low, high, step):
+    """Also where the edges of cells are no floats, and cells are finer than floats."""
+    grid = BoundedGrid(float(low), float(high))
+    low, high, step = Decimal(low), Decimal(high), Decimal(step)
+    values = np.array([float(low + i * step) for i in range(int((high - low) / step) + 1)])
+    cells = grid.cells_of(values)
+    assert (grid.mass_before(cells + 1) - grid.mass_before(cells)).min() > 1
+
+
+@pytest.mark.parametrize(
+    "bounds", [(0, 1e-315), (-5e-324, 5e-324), (-8e307, 8e307), (1e308, 1.1e308)]
+)
+def test_grids_at_the_ends_of_the_floats_have_cells_and_masses(bounds):
+    grid = make_grid(bounds)
+    masses = grid.mass_before(np.array([0, 1, grid.n_cells // 2, grid.n_cells]))
+    assert np.all(np.diff(masses) >= 1)
 
 
 @pytest.mark.parametrize("grid", WITH_MASSES, ids=repr)
