@@ -206,9 +206,8 @@ class Seen:
         cells[is_empty] = nodes.hi[is_empty, None] // per_cell + 1
         ends = np.array((nodes.lo, nodes.hi + 1)).T
         cells_and_ends = np.concatenate((cells, ends // per_cell), axis=1)
-        mass_below, mass_above = grid.mass_before(np.array((cells_and_ends, cells_and_ends + 1)))
-        mass = mass_above - mass_below
-        mass_below *= per_cell
+        mass_below, mass = grid.masses(cells_and_ends)
+        mass_below = per_cell * mass_below
         lo_mass, end_mass = (mass_below[:, -2:] + mass[:, -2:] * (ends % per_cell)).T[:, :, None]
         mass, mass_below = mass[:, :-2], mass_below[:, :-2]
         return cls(is_empty, cells, below, above, mass, mass_below, lo_mass, end_mass)
@@ -328,13 +327,11 @@ def draw_by_mass(start, end, grid, randomness):
     """Draw a position in each range ``[start, end)`` with probability proportional to its mass."""
     per_cell = grid.positions_per_cell
     first, last = start // per_cell, (end - 1) // per_cell
-    cells = np.array((first, first + 1, last, last + 1))
-    mass, next_mass, last_mass, end_mass = grid.mass_before(cells)
-    of_first, of_last = next_mass - mass, end_mass - last_mass  # of each position there
+    (first_mass, last_mass), (of_first, of_last) = grid.masses(np.array((first, last)))
     # Masses 0, 1, ... are those of the first cell, of the last one, then of all between.
     n_first = np.minimum(end, (first + 1) * per_cell) - start
     n_last = np.where(last > first, end - last * per_cell, 0)
-    n_between = per_cell * np.maximum(last_mass - next_mass, 0)
+    n_between = per_cell * np.maximum(last_mass - first_mass - of_first, 0)
     drawn = randomness.integers_below(of_first * n_first + of_last * n_last + n_between)
     positions = start + drawn // of_first
     drawn -= of_first * n_first

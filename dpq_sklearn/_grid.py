@@ -65,13 +65,19 @@ class _Masses:
         powers = 10 ** np.arange(max(n_powers, 0), dtype=np.int64)
         return powers, np.minimum(ROUND_SHARE * apart * powers, most).astype(np.int64)
 
-    def mass_before(self, cells):
-        """Return the mass of all cells before each of the given ones."""
-        powers, masses = self._round_masses
+    def masses(self, cells):
+        """Return the mass of all cells before each of the given ones, and that of each itself."""
+        powers, of_multiples = self._round_masses
         if powers.size == 0:
-            return cells
-        multiples = _multiples(powers, self._heights_before(cells.ravel()))
-        return cells + (masses @ multiples).reshape(cells.shape)
+            return cells, np.ones_like(cells)
+        flat = cells.ravel()
+        heights, next_heights = self._heights_before(np.array((flat, flat + 1)))
+        before = flat + of_multiples @ _multiples(powers, heights)
+        own = np.ones_like(flat)
+        round_ones = np.flatnonzero(next_heights > heights)
+        ends = _multiples(powers, next_heights[round_ones])
+        own[round_ones] += of_multiples @ (ends - _multiples(powers, heights[round_ones]))
+        return before.reshape(cells.shape), own.reshape(cells.shape)
 
     def cells_by_mass(self, first, last, masses):
         """Return cells in [first, last): each for as many of the masses 0, 1, ... as it has.

@@ -90,7 +90,12 @@ def position_weights(ranks, node, eps):
 def position_masses(positions, grid):
     """The public mass of each position: that of its cell."""
     cells = positions // grid.positions_per_cell
-    return grid.mass_before(cells + 1) - grid.mass_before(cells)
+    return mass_before(grid, cells + 1) - mass_before(grid, cells)
+
+
+def mass_before(grid, cells):
+    """The mass of all cells before each of the given ones."""
+    return grid.masses(cells)[0]
 
 
 def rank_units(ranks, position):
