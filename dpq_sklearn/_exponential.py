@@ -27,7 +27,12 @@ FLOOR_BITS = 96
 FLOOR = 2.0**-FLOOR_BITS
 # A node looks at the records this far from the target, in multiples of 1 / eta: densely near the
 # target, where most positions are drawn, so that most of them are kept.
-_AHEAD = np.concatenate((np.arange(0, 2, 0.125), np.arange(2, 6, 0.5), np.arange(6, 50, 2.0)))
+_AHEAD = np.concatenate(
+    (np.arange(0, 2, 0.125), np.arange(2, 6, 0.5), [*range(6, 18, 2), *range(18, 50, 4)])
+)
+
+
+_BLOCK = 16
 
 
 @dataclass(frozen=True)
@@ -301,8 +306,18 @@ def race(weights, randomness):
 
     The smallest Exp(1) / weight wins. A relative error of an exponential acts like the same
     relative error of its weight, so improbable outcomes are as accurate as probable ones; a
-    cumulative sum would lose all below 2^-53.
+    cumulative sum would lose all below 2^-53. Many weights race in blocks, then in the block.
     """
+    n_rows, n_weights = weights.shape
+    if n_weights <= 2 * _BLOCK:
+        return _winners(weights, randomness)
+    blocks = np.zeros((n_rows, -(-n_weights // _BLOCK), _BLOCK))
+    blocks.reshape(n_rows, -1)[:, :n_weights] = weights
+    chosen = _winners(blocks.sum(axis=2), randomness)
+    return _BLOCK * chosen + _winners(blocks[np.arange(n_rows), chosen], randomness)
+
+
+def _winners(weights, randomness):
     exponentials = randomness.exponentials(weights.size).reshape(weights.shape)
     with np.errstate(all="ignore"):  # no weight: never arrives
         return (exponentials / weights).argmin(axis=1)

@@ -227,6 +227,15 @@ def test_race_gets_improbable_outcomes_right(bits):
         assert chance_to_win(weight, rival) == pytest.approx(exact, rel=2.0**-42)
 
 
+@pytest.mark.parametrize("n_weights", [20, 33, 100])
+def test_race_of_few_or_many_weights_goes_by_the_weights(n_weights):
+    """Many of them race in blocks, the last of which may be incomplete."""
+    weights = np.exp(-np.arange(n_weights) / 10.0) + 0.2
+    winners = race(np.tile(weights, (20_000, 1)), seeded(3))
+    drawn = np.bincount(winners, minlength=n_weights)
+    assert chisquare(drawn, weights / weights.sum() * drawn.sum()).pvalue > 1e-3
+
+
 def test_race_never_lets_nothing_win():
     weights = np.zeros((60, 300))
     weights[:, [5, 123]] = 1e-30
