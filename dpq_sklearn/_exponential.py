@@ -30,8 +30,7 @@ FLOOR = 2.0**-FLOOR_BITS
 _AHEAD = np.concatenate(
     (np.arange(0, 2, 0.125), np.arange(2, 6, 0.5), [*range(6, 18, 2), *range(18, 50, 4)])
 )
-
-
+# How many weights make a block of a race.
 _BLOCK = 16
 
 
