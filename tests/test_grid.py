@@ -222,3 +222,20 @@ def test_masses_of_a_whole_grid_are_found_cell_by_cell(grid):
     ends = np.zeros(total, dtype=np.int64), np.full(total, grid.n_cells)
     found = grid.cells_by_mass(*ends, np.arange(total))
     assert np.array_equal(np.bincount(found, minlength=cells.size), masses)
+
+
+def test_a_number_one_bit_from_the_edge_of_its_cell_goes_where_its_mass_is():
+    """Found by a search: the height of the edge, rounded, is that of a number just before it."""
+    grid = UnboundedGrid()
+    heights = np.array([433_799_755, 379_850_864, 548_798_358])
+    cells = grid._cells_of_heights(heights)
+    assert not np.array_equal(cells, grid.cells_of(grid._numbers_at(heights)))
+    assert np.all(grid._heights_before(cells) <= heights)
+    assert np.all(grid._heights_before(cells + 1) > heights)
+    first, last = cells - 2, cells + 3
+    masses = mass_before(grid, last) - mass_before(grid, first)
+    for low, high, cell, mass in zip(first, last, cells, masses, strict=True):
+        ends = np.full(mass, low), np.full(mass, high)
+        found = np.bincount(grid.cells_by_mass(*ends, np.arange(mass)) - low, minlength=5)
+        assert np.array_equal(found, np.diff(mass_before(grid, np.arange(low, high + 1))))
+        assert found[cell - low] > 1
