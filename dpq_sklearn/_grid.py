@@ -267,16 +267,24 @@ class BoundedGrid(_Masses):
 
     def _heights_before(self, cells):
         """Return the least height whose number is not before each cell: multiples of a power."""
-        heights = self._height_of(self.lower_edges(cells), np.ceil) - self._first_height
-        # Off by one where the lower edge is off by its last bit.
-        numbers = self._numbers_at(np.array((heights - 1, heights)))
-        one_less, as_is = self.cells_of(numbers)
-        heights += as_is < cells
-        heights -= (one_less >= cells) & (numbers[0] >= self.low)
+        edges = self._scaled(self.lower_edges(cells), -self._power)
+        heights = np.ceil(edges).astype(np.int64) - self._first_height
+        # An edge is off by some last bits. Where that matters, the cells of the numbers decide.
+        doubtful = np.abs(edges - np.rint(edges)) <= self._doubt
+        if doubtful.any():
+            numbers = self._numbers_at(np.array((heights[doubtful] - 1, heights[doubtful])))
+            one_less, as_is = self.cells_of(numbers)
+            heights[doubtful] += as_is < cells[doubtful]
+            heights[doubtful] -= (one_less >= cells[doubtful]) & (numbers[0] >= self.low)
         heights[cells >= self.n_cells] = (
             self._last_height + 1
         )  # the last cell holds the upper bound
         return heights
+
+    @cached_property
+    def _doubt(self):
+        """More than the error of an edge and of a cell together, in heights."""
+        return self._scaled(max(abs(self.low), abs(self.high)) * 2.0**-48, -self._power)
 
     def _numbers_at(self, heights):
         return self._scaled((heights + self._first_height).astype(np.float64), self._power)
@@ -285,15 +293,12 @@ class BoundedGrid(_Masses):
     def _first_height(self):
         """A multiple of all powers below the lower bound: heights are counted from there."""
         largest = 10 ** (self._decimals.n_powers - 1)
-        return int(self._height_of(np.float64(self.low), np.floor)) // largest * largest
+        return int(np.floor(self._scaled(self.low, -self._power))) // largest * largest
 
     @cached_property
     def _last_height(self):
-        height = self._height_of(np.float64(self.high), np.floor) - self._first_height
-        return int(height + (self._numbers_at(height + 1) <= self.high))
-
-    def _height_of(self, values, rounded):
-        return rounded(self._scaled(values, -self._power)).astype(np.int64)
+        height = int(np.floor(self._scaled(self.high, -self._power))) - self._first_height
+        return height + int(self._numbers_at(np.array([height + 1]))[0] <= self.high)
 
     @staticmethod
     def _scaled(values, power):
