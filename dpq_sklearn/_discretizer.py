@@ -14,6 +14,7 @@ from dpq_sklearn._compat import Interval, Options, StrOptions, as_configured_spa
 from dpq_sklearn._expected_error import rank_errors
 
 _VALUES_AT_ONCE = 2**17
+_EDGES_AT_ONCE = 8
 # Up to so many edges, counting the edges below a value beats searching: no branch to mispredict.
 _MOST_COUNTED_EDGES = 64
 
@@ -205,16 +206,18 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         def number(rows):
             # Room for one piece, used again for the next: new memory would cost more than the work.
             shape = (X.shape[1], _rows_at_once(X.shape))
-            types = (np.float64, np.uint8 if few else np.int64, bool, dtype)
+            types = (np.float64, np.uint8 if few else np.int64, dtype)
             room = [np.empty(shape, dtype=some) for some in types]
+            flags_room = np.empty((_EDGES_AT_ONCE, *shape), dtype=bool)
             for some in _pieces(rows, X.shape):
-                columns, bins, flags, block = (part[:, : some.stop - some.start] for part in room)
+                columns, bins, block = (part[:, : some.stop - some.start] for part in room)
+                flags = flags_room[:, :, : some.stop - some.start]
                 columns[:] = X[some].T
                 _write_bins(columns, edges, bins, flags)
                 np.add(bins, firsts, out=block, dtype=dtype)
-                np.isnan(columns, out=flags)
-                if flags.any():
-                    block[flags] = missing
+                missing_ones = np.isnan(columns, out=flags[0])
+                if missing_ones.any():
+                    block[missing_ones] = missing
                 numbers[some] = block.T
 
         in_threads(number, blocks_of_rows(X.shape[0], self.n_jobs), self.n_jobs)
@@ -391,12 +394,15 @@ def _write_bins(columns, edges, bins, flags):
             bins[index] = np.searchsorted(some, columns[index], side="right")
         return
     bins[:] = 0
-    n_edges = {some.size for some in edges}
-    if len(n_edges) == 1:  # all columns at once: threads seldom need Python's lock
-        parts = [(columns, bins, flags, np.stack(edges, axis=1)[:, :, None])]
-    else:
-        parts = zip(columns, bins, flags, edges, strict=True)
-    for values, found, reached, levels in parts:
+    if len({some.size for some in edges}) == 1:
+        # All columns and several edges at once: threads seldom need Python's lock.
+        levels = np.stack(edges, axis=1)[:, :, None]
+        for first in range(0, len(levels), _EDGES_AT_ONCE):
+            some = levels[first : first + _EDGES_AT_ONCE]
+            reached = np.greater_equal(columns, some, out=flags[: len(some)])
+            bins += np.add.reduce(reached.view(np.uint8), axis=0, dtype=np.uint8)
+        return
+    for values, found, reached, levels in zip(columns, bins, flags[0], edges, strict=True):
         for level in levels:
             np.greater_equal(values, level, out=reached)
             found += reached.view(np.uint8)
