@@ -235,7 +235,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     def _forward(self, columns, knots):
         """Return the distribution function at the values; scikit-learn's to the last bit."""
         normal = self.output_distribution == "normal"
-        lowest, highest = knots[:, :1], knots[:, -1:]
+        # In the type in which NumPy compares a column with one number, which scikit-learn does.
+        ends = knots[:, [0, -1]].astype(np.result_type(columns, knots[0, 0]))
+        lowest, highest = ends[:, :1], ends[:, 1:]
         if normal:
             at_low, at_high = columns - _END < lowest, columns + _END > highest
         else:
