@@ -14,6 +14,7 @@ from dpq_sklearn import dp_quantiles
 from dpq_sklearn._accounting import Budget
 from dpq_sklearn._aq import ApproximateQuantiles
 from dpq_sklearn._grid import make_grid
+from dpq_sklearn._joint_exp import JointExponential
 from dpq_sklearn._random import SystemRandomness
 from dpq_sklearn._ranks import SortedColumn
 
@@ -47,6 +48,22 @@ def main():
         )
         (after_sorting,) = best_seconds((release,))
         print(f"n = {n:<10,} {after_sorting * 1e3:6.1f} ms")
+
+    ranks = SortedColumn(rng.normal(0, 5, 10**5), make_grid(None))
+    header("JointExp, n = 1e5, from the sorted column to 4 quantiles", "all records")
+    compare(
+        "only records within reach of their targets",
+        *(
+            partial(
+                mechanism.release,
+                ranks,
+                uniform_quantiles(4),
+                Budget(1.0, "eps"),
+                SystemRandomness(),
+            )
+            for mechanism in (JointExponential(), JointExponential(spare_bits=3e5))
+        ),
+    )
 
     x = rng.normal(0, 5, 10**6)
     peak = peak_in_columns(lambda: dp_quantiles(x, q), x)
