@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpq_sklearn._columns import quiet
 from dpq_sklearn._random import LN2
 from dpq_sklearn._ranks import rank_spans
 
@@ -126,7 +127,7 @@ def draw(ranks, nodes, eps, randomness):
     -------
     That of `node_segments`, which gives the weights w.
     """
-    with np.errstate(all="ignore"):  # a warning would tell something about the data
+    with quiet():
         return _draw(ranks, nodes, eps, randomness)
 
 
@@ -318,7 +319,7 @@ def race(weights, randomness):
 
 def _winners(weights, randomness):
     exponentials = randomness.exponentials(weights.size).reshape(weights.shape)
-    with np.errstate(all="ignore"):  # no weight: never arrives
+    with quiet():  # no weight: never arrives
         return (exponentials / weights).argmin(axis=1)
 
 

@@ -90,11 +90,12 @@ class _Masses:
             powers, round_masses = self._round_masses
             begin = _multiples(powers, self._heights_before(first[beyond]))
             end = _multiples(powers, self._heights_before(last[beyond]))
-            up_to = np.cumsum(round_masses[:, None] * (end - begin), axis=0)
+            of_powers = round_masses[:, None] * (end - begin)
+            up_to = np.cumsum(of_powers, axis=0)
             rest = cells[beyond] - last[beyond]
             which = (rest >= up_to).sum(axis=0)
             chosen = which, np.arange(beyond.size)
-            rest -= (up_to - round_masses[:, None] * (end - begin))[chosen]
+            rest -= (up_to - of_powers)[chosen]
             multiples = begin[chosen] + rest // round_masses[which]
             cells[beyond] = self._cells_of_heights(multiples * powers[which])
         return cells
@@ -130,8 +131,8 @@ class _HeightsBefore:
 class UnboundedGrid(_Masses):
     """Cells of equal width in a signed logarithm of the value: fine near 0, coarse far away.
 
-    A magnitude's height is the number of floats below it, that is, its bit pattern: the
-    logarithm, taken linearly between powers of two. Below 2^-10 the height is linear down to 0.
+    A magnitude's steps are the number of floats below it, that is, its bit pattern: the
+    logarithm, taken linearly between powers of two. Below 2^-10 the steps are linear down to 0.
     This costs no logarithm, and it is exact, monotone and alike on every machine, which no
     library's ``log`` promises. Zero is the lower end of the cell ``n_cells / 2``.
     """
@@ -152,16 +153,16 @@ class UnboundedGrid(_Masses):
 
     def _cells_of(self, values):
         magnitudes = np.minimum(np.abs(values), _LARGEST_BELOW)
-        heights = magnitudes.view(np.int64) - (_SMALLEST_BITS - _STEPS_PER_OCTAVE)
+        steps = magnitudes.view(np.int64) - (_SMALLEST_BITS - _STEPS_PER_OCTAVE)
         signs = values.view(np.int64) >> 63  # -1 or 0; negates without a branch for each value
-        heights ^= signs
-        heights -= signs
+        steps ^= signs
+        steps -= signs
         tiny = magnitudes < SMALLEST
         if tiny.any():
-            heights[tiny] = np.floor(values[tiny] * (_STEPS_PER_OCTAVE / SMALLEST))
-        heights //= self._steps_per_cell
-        heights += self.n_cells // 2
-        return heights
+            steps[tiny] = np.floor(values[tiny] * (_STEPS_PER_OCTAVE / SMALLEST))
+        steps //= self._steps_per_cell
+        steps += self.n_cells // 2
+        return steps
 
     def contain(self, cells, values):
         """Return whether each value lies in its cell, not clipped to it."""
@@ -169,13 +170,13 @@ class UnboundedGrid(_Masses):
 
     def lower_edges(self, cells):
         """Return the lower end of each cell as a float."""
-        heights = (np.asarray(cells) - self.n_cells // 2) * self._steps_per_cell
-        return self._values_at(heights)
+        steps = (np.asarray(cells) - self.n_cells // 2) * self._steps_per_cell
+        return self._values_at(steps)
 
     def middles(self, cells):
         """Return the middle of each cell as a float."""
-        heights = (np.asarray(cells) - self.n_cells // 2) * self._steps_per_cell
-        return self._values_at(heights + self._steps_per_cell // 2)
+        steps = (np.asarray(cells) - self.n_cells // 2) * self._steps_per_cell
+        return self._values_at(steps + self._steps_per_cell // 2)
 
     @cached_property
     def _decimals(self):
@@ -212,12 +213,12 @@ class UnboundedGrid(_Masses):
         powers = self._decimals.n_powers - 1 - _FIRST_DECADE - np.arange(_POWERS.size)
         return 10.0 ** np.maximum(powers, 0), 10.0 ** np.maximum(-powers, 0)
 
-    def _values_at(self, heights):
-        levels = np.abs(heights)
+    def _values_at(self, steps):
+        levels = np.abs(steps)
         bits = levels + (_SMALLEST_BITS - _STEPS_PER_OCTAVE)
         tiny = levels * (SMALLEST / _STEPS_PER_OCTAVE)
         magnitudes = np.where(levels < _STEPS_PER_OCTAVE, tiny, bits.view(np.float64))
-        return np.copysign(magnitudes, heights)
+        return np.copysign(magnitudes, steps)
 
 
 @dataclass(frozen=True)
@@ -254,9 +255,9 @@ class BoundedGrid(_Masses):
     @cached_property
     def _decimals(self):
         apart = 10.0**self._power if abs(self._power) < 300 else np.inf  # else it is no float
-        n_apart = (self.high - self.low) / apart
-        n_powers = int(np.floor(np.log10(max(n_apart, 0.1)))) + 1
-        return _Decimals(n_powers, self.n_cells / max(n_apart, 0.1), self.n_cells / 4000)
+        n_apart = max((self.high - self.low) / apart, 0.1)
+        n_powers = int(np.floor(np.log10(n_apart))) + 1
+        return _Decimals(n_powers, self.n_cells / n_apart, self.n_cells / 4000)
 
     @cached_property
     def _power(self):
@@ -276,9 +277,8 @@ class BoundedGrid(_Masses):
             one_less, as_is = self.cells_of(numbers)
             heights[doubtful] += as_is < cells[doubtful]
             heights[doubtful] -= (one_less >= cells[doubtful]) & (numbers[0] >= self.low)
-        heights[cells >= self.n_cells] = (
-            self._last_height + 1
-        )  # the last cell holds the upper bound
+        # The last cell holds the upper bound.
+        heights[cells >= self.n_cells] = self._last_height + 1
         return heights
 
     @cached_property
