@@ -17,8 +17,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer
-from dpq_sklearn._noise import discrete_laplace
-from dpq_sklearn._random import SystemRandomness
+from dpq_sklearn.engine.random import SystemRandomness
+from dpq_sklearn.mechanisms.noise import discrete_laplace
 
 # %%
 # The private classifier

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 
-from dpq_sklearn._aq import quantile_tree
-from dpq_sklearn._exponential import Nodes, Scores, chances_to_keep, node_segments
-from dpq_sklearn._grid import BoundedGrid, _Decimals
-from dpq_sklearn._ranks import CellCounts, SortedColumn, rank_spans
+from dpq_sklearn.engine.exponential import Nodes, Scores, chances_to_keep, node_segments
+from dpq_sklearn.engine.grid import BoundedGrid, _Decimals
+from dpq_sklearn.engine.ranks import CellCounts, SortedColumn, rank_spans
+from dpq_sklearn.mechanisms.aq import quantile_tree
 
 
 def tiny_grid(n_cells, positions_per_cell):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpq_sklearn import PrivacyLoss
-from dpq_sklearn._accounting import (
+from dpq_sklearn.accounting import (
     Budget,
     budgets_for,
     compose,

@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpq_sklearn._accounting import Budget
-from dpq_sklearn._agg_tree import AggregateTree, consistent, leaf_edges, tree_counts, walk_down
-from dpq_sklearn._grid import BoundedGrid, UnboundedGrid
-from dpq_sklearn._noise import discrete_gaussian, discrete_laplace, geometrics
-from dpq_sklearn._random import SeededRandomness, SystemRandomness
-from dpq_sklearn._ranks import SortedColumn
+from dpq_sklearn.accounting import Budget
+from dpq_sklearn.engine.grid import BoundedGrid, UnboundedGrid
+from dpq_sklearn.engine.random import SeededRandomness, SystemRandomness
+from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.mechanisms.agg_tree import (
+    AggregateTree,
+    consistent,
+    leaf_edges,
+    tree_counts,
+    walk_down,
+)
+from dpq_sklearn.mechanisms.noise import discrete_gaussian, discrete_laplace, geometrics
 from tests.enumeration import column_of, neighbour_pairs, summary_of, tiny_grid
 
 TREE = AggregateTree(height=2, branching=2)

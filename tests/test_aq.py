@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpq_sklearn._accounting import Budget
-from dpq_sklearn._aq import ApproximateQuantiles, quantile_tree
-from dpq_sklearn._grid import BoundedGrid, UnboundedGrid
-from dpq_sklearn._random import SeededRandomness, SystemRandomness
-from dpq_sklearn._ranks import SortedColumn
+from dpq_sklearn.accounting import Budget
+from dpq_sklearn.engine.grid import BoundedGrid, UnboundedGrid
+from dpq_sklearn.engine.random import SeededRandomness, SystemRandomness
+from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles, quantile_tree
 from tests.enumeration import (
     aq_distribution,
     cell_distribution,

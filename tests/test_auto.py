@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from dpq_sklearn import dp_quantiles
-from dpq_sklearn._accounting import Budget
-from dpq_sklearn._aq import ApproximateQuantiles
-from dpq_sklearn._auto import AutomaticChoice
-from dpq_sklearn._grid import BoundedGrid
-from dpq_sklearn._joint_exp import JointExponential
-from dpq_sklearn._quantiles import MECHANISMS, plan_release
-from dpq_sklearn._random import make_randomness
-from dpq_sklearn._ranks import SortedColumn
+from dpq_sklearn.accounting import Budget
+from dpq_sklearn.engine.grid import BoundedGrid
+from dpq_sklearn.engine.random import make_randomness
+from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
+from dpq_sklearn.mechanisms.auto import AutomaticChoice
+from dpq_sklearn.mechanisms.joint_exp import JointExponential
+from dpq_sklearn.quantiles import MECHANISMS, plan_release
 
 AUTO = AutomaticChoice()
 

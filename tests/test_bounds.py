@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from dpq_sklearn._accounting import Budget
-from dpq_sklearn._aq import ApproximateQuantiles
-from dpq_sklearn._bounds import rank_error_bound
-from dpq_sklearn._grid import MOST_MASS, N_CELLS, BoundedGrid
-from dpq_sklearn._random import SystemRandomness
-from dpq_sklearn._ranks import SortedColumn
+from dpq_sklearn.accounting import Budget
+from dpq_sklearn.engine.grid import MOST_MASS, N_CELLS, BoundedGrid
+from dpq_sklearn.engine.random import SystemRandomness
+from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
+from dpq_sklearn.planning.bounds import rank_error_bound
 
 SKEWED = [0.02, 0.05, 0.4, 0.41, 0.97]
 

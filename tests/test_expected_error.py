@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpq_sklearn import dp_quantiles, expected_rank_error, suggest_n_bins
-from dpq_sklearn._accounting import Budget
-from dpq_sklearn._aq import ApproximateQuantiles, quantile_tree
+from dpq_sklearn.accounting import Budget
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles, quantile_tree
 
 
 def simulated_rank_error(q, trials, n=20_000, **budget):

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dpq_sklearn import _exponential
-from dpq_sklearn._exponential import (
+from dpq_sklearn.engine import exponential as exponential_module
+from dpq_sklearn.engine.exponential import (
     Nodes,
     Scores,
     Segments,
@@ -24,9 +24,9 @@ from dpq_sklearn._exponential import (
     race,
     truncated_geometric,
 )
-from dpq_sklearn._grid import UnboundedGrid
-from dpq_sklearn._random import SeededRandomness
-from dpq_sklearn._ranks import CellCounts, rank_spans
+from dpq_sklearn.engine.grid import UnboundedGrid
+from dpq_sklearn.engine.random import SeededRandomness
+from dpq_sklearn.engine.ranks import CellCounts, rank_spans
 from tests.enumeration import (
     LumpyGrid,
     column_of,
@@ -76,7 +76,12 @@ def node_between(ranks, lo, hi, q):
 
 
 # All records are looked at, some, or none but those at the target and at the ends.
-LOOKS = [np.arange(0, 50, 0.01), _exponential._AHEAD, np.array([0.0, 1.0, 46.0]), np.array([0.0])]
+LOOKS = [
+    np.arange(0, 50, 0.01),
+    exponential_module._AHEAD,
+    np.array([0.0, 1.0, 46.0]),
+    np.array([0.0]),
+]
 
 
 @settings(max_examples=300)
@@ -91,7 +96,7 @@ LOOKS = [np.arange(0, 50, 0.01), _exponential._AHEAD, np.array([0.0, 1.0, 46.0])
 def test_segments_give_the_weight_of_every_position(counts, ends, q, eps, ahead, grid):
     ranks = column_of(counts, grid)
     node = node_between(ranks, min(ends), max(ends), q)
-    with mock.patch.object(_exponential, "_AHEAD", ahead):
+    with mock.patch.object(exponential_module, "_AHEAD", ahead):
         weights = position_weights(ranks, node, eps)
     np.testing.assert_allclose(weights, naive_weights(ranks, node, eps), rtol=1e-12)
 
@@ -142,7 +147,7 @@ def test_target_is_exact():
 @pytest.mark.parametrize("ahead", LOOKS, ids=["all records", "some", "few", "hardly any"])
 @pytest.mark.parametrize("grid", [tiny_grid(8, 2), lumpy_grid(4)], ids=["even", "lumpy"])
 def test_draw_has_the_distribution_of_the_weights_whatever_it_looks_at(grid, ahead, monkeypatch):
-    monkeypatch.setattr(_exponential, "_AHEAD", ahead)
+    monkeypatch.setattr(exponential_module, "_AHEAD", ahead)
     ranks = column_of([3, 0, 2, 4, 0, 1, 1, 1][: grid.n_cells], grid)
     node = node_between(ranks, 1, 14, 0.4)
     exact = np.array(naive_weights(ranks, node, 2.0))
@@ -285,7 +290,7 @@ def test_ties_do_not_make_many_rounds(counts, eps, monkeypatch):
     ranks = CellCounts(cells, counts, UnboundedGrid())
     node = one_node(0, 2**61 - 1, 0, ranks.n_records * 2**22, 0.5)
     rounds = []
-    monkeypatch.setattr(_exponential, "race", lambda *args: rounds.append(1) or race(*args))
+    monkeypatch.setattr(exponential_module, "race", lambda *args: rounds.append(1) or race(*args))
     for seed in range(50):
         draw(ranks, node, eps, seeded(seed))
     assert len(rounds) < 10 * 50

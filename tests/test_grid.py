@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq_sklearn._grid import (
+from dpq_sklearn.engine.grid import (
     MOST_MASS,
     BoundedGrid,
     UnboundedGrid,

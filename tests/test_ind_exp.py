@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpq_sklearn._accounting import (
+from dpq_sklearn.accounting import (
     Budget,
     nonadaptive_delta,
     nonadaptive_eps,
     rho_of_approximate_dp,
 )
-from dpq_sklearn._grid import UnboundedGrid
-from dpq_sklearn._ind_exp import MOST_DRAWS_COMPOSED, IndependentExponential
-from dpq_sklearn._random import SeededRandomness, SystemRandomness
-from dpq_sklearn._ranks import SortedColumn
+from dpq_sklearn.engine.grid import UnboundedGrid
+from dpq_sklearn.engine.random import SeededRandomness, SystemRandomness
+from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.mechanisms.ind_exp import MOST_DRAWS_COMPOSED, IndependentExponential
 from tests.enumeration import (
     cell_distribution,
     column_of,

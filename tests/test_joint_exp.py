@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpq_sklearn._accounting import Budget
-from dpq_sklearn._grid import BoundedGrid, UnboundedGrid
-from dpq_sklearn._joint_exp import (
+from dpq_sklearn.accounting import Budget
+from dpq_sklearn.engine.grid import BoundedGrid, UnboundedGrid
+from dpq_sklearn.engine.random import SeededRandomness, SystemRandomness
+from dpq_sklearn.engine.ranks import CellCounts, SortedColumn
+from dpq_sklearn.mechanisms.joint_exp import (
     JointExponential,
     JointWeights,
     Targets,
@@ -19,8 +21,6 @@ from dpq_sklearn._joint_exp import (
     rank_windows,
     sliding_sums,
 )
-from dpq_sklearn._random import SeededRandomness, SystemRandomness
-from dpq_sklearn._ranks import CellCounts, SortedColumn
 from tests.enumeration import (
     cell_distribution,
     column_of,

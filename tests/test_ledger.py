@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpq_sklearn._accounting import (
+from dpq_sklearn.accounting import (
     PrivacyLoss,
     best_composition,
     compose,
     eps_of_zcdp,
     rho_of_approximate_dp,
 )
-from dpq_sklearn._ledger import BudgetExceededError, BudgetLeft, PrivacyLedger, charge
-from dpq_sklearn._ledger_file import LedgerError
+from dpq_sklearn.ledger.file import LedgerError
+from dpq_sklearn.ledger.ledger import BudgetExceededError, BudgetLeft, PrivacyLedger, charge
 
 
 @pytest.fixture
@@ -392,7 +392,7 @@ def test_order_is_that_of_the_commits_when_the_clock_is_set_back(path, monkeypat
     ledger = PrivacyLedger(path, eps=1.0)
     years = iter(["2031", "2030", "1970"])
     now = lambda: f"{next(years)}-01-01T00:00:00.000+00:00"  # noqa: E731
-    monkeypatch.setattr("dpq_sklearn._ledger_file._now", now)
+    monkeypatch.setattr("dpq_sklearn.ledger.file._now", now)
     for eps in (0.5, 0.25, 0.125):
         charge(ledger, pure(eps), what="fit")
     assert [record.eps for record in ledger.records()] == [0.5, 0.25, 0.125]

@@ -157,7 +157,7 @@ def test_spend_stays_when_fit_fails_after_it(Transformer, ledger, data, monkeypa
     def fails(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpq_sklearn._base.release_values", fails)
+    monkeypatch.setattr("dpq_sklearn.estimators.base.release_values", fails)
     with pytest.raises(KeyboardInterrupt):
         Transformer(eps=0.5, ledger=ledger).fit(data[0])
     assert ledger.spent().eps == 0.5

@@ -14,10 +14,10 @@ import threading
 import numpy as np
 import pytest
 
-from dpq_sklearn import _ledger_file
-from dpq_sklearn._accounting import PrivacyLoss
-from dpq_sklearn._ledger import PrivacyLedger, charge
-from dpq_sklearn._ledger_file import LedgerError
+from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.ledger import file as ledger_file
+from dpq_sklearn.ledger.file import LedgerError
+from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 
 ROOT = pathlib.Path(__file__).parents[1]
 LOSS = PrivacyLoss(0.25, 0.0, 0.0078125)
@@ -78,7 +78,7 @@ def test_file_deleted_between_two_fits_is_an_error_and_no_new_budget(path):
 
 def test_file_deleted_just_before_it_is_opened_is_not_created(path, monkeypatch):
     ledger = make_ledger(path, 2)
-    monkeypatch.setattr(_ledger_file, "_refuse_missing_file", os.unlink)
+    monkeypatch.setattr(ledger_file, "_refuse_missing_file", os.unlink)
     with pytest.raises(LedgerError, match="unable to open"):
         charge(ledger, LOSS, what="fit")
     assert not os.path.exists(path)
@@ -165,13 +165,13 @@ def test_creation_works_without_hard_links_and_never_replaces_a_ledger(path, mon
 
     monkeypatch.setattr(os, "link", no_links)
     ledger = make_ledger(path, 1)
-    _ledger_file.create(path, ledger.caps, "nobody")
+    ledger_file.create(path, ledger.caps, "nobody")
     assert len(ledger.records()) == 1
 
 
 def test_the_first_of_two_that_create_wins(path):
     ledger = make_ledger(path, 1)
-    _ledger_file.create(path, _ledger_file.Caps(7.0, 0.0, None), "nobody")
+    ledger_file.create(path, ledger_file.Caps(7.0, 0.0, None), "nobody")
     assert PrivacyLedger(path).caps == ledger.caps
 
 
@@ -209,7 +209,7 @@ def test_a_locked_file_waits(path):
 
 def test_a_file_that_stays_locked_is_an_error(path, monkeypatch):
     ledger, released = make_ledger(path, 1), threading.Event()
-    monkeypatch.setattr(_ledger_file, "SECONDS_TO_WAIT_FOR_THE_LOCK", 0.05)
+    monkeypatch.setattr(ledger_file, "SECONDS_TO_WAIT_FOR_THE_LOCK", 0.05)
     holder = locked(path, released)
     for attempt in (lambda: charge(path, LOSS, what="fit"), ledger.spent):
         with pytest.raises(LedgerError, match="locked") as caught:
@@ -242,9 +242,9 @@ def test_threads_share_a_budget(path):
 
 AS_ORDINARY_USER = """
 import os, sqlite3, sys
-from dpq_sklearn._accounting import PrivacyLoss
-from dpq_sklearn._ledger import PrivacyLedger, charge
-from dpq_sklearn._ledger_file import LedgerError
+from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
+from dpq_sklearn.ledger.file import LedgerError
 
 path, file_mode, folder_mode = sys.argv[1], int(sys.argv[2], 8), int(sys.argv[3], 8)
 if os.geteuid() == 0:
@@ -300,9 +300,9 @@ def test_permission_denied_is_an_error_before_anything_is_spent(
 
 ON_A_LIMITED_DISK = """
 import resource, sys
-from dpq_sklearn._accounting import PrivacyLoss
-from dpq_sklearn._ledger import PrivacyLedger, charge
-from dpq_sklearn._ledger_file import LedgerError
+from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
+from dpq_sklearn.ledger.file import LedgerError
 
 ledger = PrivacyLedger(sys.argv[1], eps=1000.0)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
@@ -330,9 +330,9 @@ def test_file_that_may_not_grow_is_an_error_and_loses_nothing(path, most_bytes):
 
 ON_A_FULL_DISK = """
 import os, subprocess, sys
-from dpq_sklearn._accounting import PrivacyLoss
-from dpq_sklearn._ledger import PrivacyLedger, charge
-from dpq_sklearn._ledger_file import LedgerError
+from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
+from dpq_sklearn.ledger.file import LedgerError
 
 folder = sys.argv[1]
 mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]
@@ -390,17 +390,17 @@ def test_full_disk_is_an_error_and_loses_nothing(tmp_path):
 def outcome_of_damage(path, original):
     """Return whether damage was noticed. If not, everything must still be there, to the digit."""
     try:
-        contents = _ledger_file.read(path)
+        contents = ledger_file.read(path)
         assert contents == original
         charge(path, LOSS, **FACTS)
-        after = _ledger_file.read(path)
+        after = ledger_file.read(path)
         assert after[:-1] == original[:-1]
         assert after.rows[:-1] == original.rows and after.rows[-1][1:4] == (0.25, 0.0, 0.0078125)
         return "harmless"
     except LedgerError as error:
         assert path in str(error)
     with contextlib.suppress(LedgerError):  # noticed when written to: all is there or it is noticed
-        contents = _ledger_file.read(path)
+        contents = ledger_file.read(path)
         assert contents.rows[: len(original.rows)] == original.rows
     return "noticed"
 
@@ -418,7 +418,7 @@ def damaged_copies(intact, n_copies, seed):
 
 def test_changed_bytes_anywhere_are_noticed_or_harmless(path, tmp_path):
     make_ledger(path, 25)
-    original, intact = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    original, intact = ledger_file.read(path), pathlib.Path(path).read_bytes()
     victim = str(tmp_path / "victim.sqlite")
     counts = {"noticed": 0, "harmless": 0}
     for damaged in damaged_copies(intact, 1200, seed=0):
@@ -430,7 +430,7 @@ def test_changed_bytes_anywhere_are_noticed_or_harmless(path, tmp_path):
 
 def test_every_changed_byte_of_caps_and_records_is_noticed(path, tmp_path):
     make_ledger(path, 5)
-    original, intact = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    original, intact = ledger_file.read(path), pathlib.Path(path).read_bytes()
     victim = str(tmp_path / "victim.sqlite")
     texts = [original.ledger_id, original.created, original.neighbours]
     texts += [row.facts for row in original.rows]
@@ -484,7 +484,7 @@ def test_changed_contents_are_noticed(path, statement):
 
 def test_a_shortened_file_is_noticed(path, tmp_path):
     make_ledger(path, 40)
-    original, intact = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    original, intact = ledger_file.read(path), pathlib.Path(path).read_bytes()
     victim = str(tmp_path / "victim.sqlite")
     for length in [*range(0, len(intact), 499), len(intact) - 1]:
         pathlib.Path(victim).write_bytes(intact[:length])
@@ -494,7 +494,7 @@ def test_a_shortened_file_is_noticed(path, tmp_path):
 
 def test_blocks_of_zeros_are_noticed_or_harmless(path, tmp_path):
     make_ledger(path, 40)
-    original, intact = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    original, intact = ledger_file.read(path), pathlib.Path(path).read_bytes()
     victim = str(tmp_path / "victim.sqlite")
     for start in range(0, len(intact), 512):
         pathlib.Path(victim).write_bytes(intact[:start] + bytes(512) + intact[start + 512 :])
@@ -505,9 +505,9 @@ def test_blocks_of_zeros_are_noticed_or_harmless(path, tmp_path):
 def test_pages_of_two_moments_mixed_are_noticed(path, tmp_path):
     """What a crash in the middle of a write leaves if somebody deletes the journal."""
     make_ledger(path, 30)
-    earlier, old = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    earlier, old = ledger_file.read(path), pathlib.Path(path).read_bytes()
     charge(path, LOSS, **FACTS)
-    later, new = _ledger_file.read(path), pathlib.Path(path).read_bytes()
+    later, new = ledger_file.read(path), pathlib.Path(path).read_bytes()
     assert len(old) == len(new)
     victim = str(tmp_path / "victim.sqlite")
     pages, n_whole = range(0, len(old), 4096), 0
@@ -518,7 +518,7 @@ def test_pages_of_two_moments_mixed_are_noticed(path, tmp_path):
         )
         pathlib.Path(victim).write_bytes(mixed)
         try:
-            contents = _ledger_file.read(victim)
+            contents = ledger_file.read(victim)
         except LedgerError:
             continue
         assert contents in (earlier, later)

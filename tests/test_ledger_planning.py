@@ -22,9 +22,9 @@ from sklearn.model_selection import (
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
 
-from dpq_sklearn._accounting import PrivacyLoss
-from dpq_sklearn._ledger import BudgetExceededError, PrivacyLedger, charge
-from dpq_sklearn._planning import plan_search
+from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.ledger.ledger import BudgetExceededError, PrivacyLedger, charge
+from dpq_sklearn.planning.search import plan_search
 
 
 class Binner(TransformerMixin, BaseEstimator):

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from dpq_sklearn._accounting import PrivacyLoss
-from dpq_sklearn._ledger import BudgetExceededError, PrivacyLedger, charge
+from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.ledger.ledger import BudgetExceededError, PrivacyLedger, charge
 
 LOSS = PrivacyLoss(0.125, 0.0, 0.002)
 

@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.preprocessing import QuantileTransformer
 
 from dpq_sklearn import DPQuantileTransformer
-from dpq_sklearn._quantile_transformer import TAIL_KNOTS, knot_references, knot_values
+from dpq_sklearn.estimators.quantile_transformer import TAIL_KNOTS, knot_references, knot_values
 
 COLUMNS = {
     "normal": lambda rng: rng.normal(size=3000),

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpq_sklearn import PrivacyLoss, dp_quantiles, sanitize
-from dpq_sklearn import _quantiles as quantiles_module
+from dpq_sklearn import quantiles as quantiles_module
 
 DECILES = np.arange(1, 10) / 10
 DATASETS = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
 
-from dpq_sklearn._random import (
+from dpq_sklearn.engine.random import (
     Randomness,
     SeededRandomness,
     SystemRandomness,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq_sklearn._grid import BoundedGrid, UnboundedGrid
-from dpq_sklearn._ranks import CellCounts, SortedColumn
+from dpq_sklearn.engine.grid import BoundedGrid, UnboundedGrid
+from dpq_sklearn.engine.ranks import CellCounts, SortedColumn
 from tests.enumeration import rank_units, tiny_grid
 
 columns = st.lists(

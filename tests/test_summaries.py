@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq_sklearn import _summaries
-from dpq_sklearn._accounting import Budget
-from dpq_sklearn._grid import BoundedGrid, UnboundedGrid
-from dpq_sklearn._summaries import (
+from dpq_sklearn.accounting import Budget
+from dpq_sklearn.engine import summaries as summaries_module
+from dpq_sklearn.engine.grid import BoundedGrid, UnboundedGrid
+from dpq_sklearn.engine.summaries import (
     MOST_RECORDS,
     Summary,
     SummaryBuilder,
@@ -63,9 +63,9 @@ def assert_same(summary, cells, counts):
 def ways(request, monkeypatch):
     """Force each of the ways to count: they must agree."""
     if request.param == "tables":
-        monkeypatch.setattr(_summaries, "_TABLE_PER_ENTRY", 2**16)
+        monkeypatch.setattr(summaries_module, "_TABLE_PER_ENTRY", 2**16)
     elif request.param == "sorting":
-        monkeypatch.setattr(_summaries, "_TABLE_PER_ENTRY", 0)
+        monkeypatch.setattr(summaries_module, "_TABLE_PER_ENTRY", 0)
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=repr)
@@ -132,8 +132,8 @@ def test_builder_equals_the_summary_of_the_whole(
     least_pending, occupied, n_cells, monkeypatch, rng
 ):
     """With and without a table, with many and with few merges."""
-    monkeypatch.setattr(_summaries, "_LEAST_PENDING", least_pending)
-    monkeypatch.setattr(_summaries, "_OCCUPIED_SHARE_OF_TABLE", occupied)
+    monkeypatch.setattr(summaries_module, "_LEAST_PENDING", least_pending)
+    monkeypatch.setattr(summaries_module, "_OCCUPIED_SHARE_OF_TABLE", occupied)
     grid = BoundedGrid(-3.0, 3.0, n_cells)
     builder = SummaryBuilder(grid)
     values = rng.normal(size=2000)

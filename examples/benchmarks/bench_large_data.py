@@ -28,8 +28,8 @@ import numpy as np
 from timing import best_seconds, seconds
 
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, _batches
-from dpq_sklearn._grid import UnboundedGrid
-from dpq_sklearn._summaries import SUMMARY_RESOLUTION, SummaryBuilder, merge, summarize
+from dpq_sklearn.engine.grid import UnboundedGrid
+from dpq_sklearn.engine.summaries import SUMMARY_RESOLUTION, SummaryBuilder, merge, summarize
 
 ROWS_PER_BATCH = 10**6
 

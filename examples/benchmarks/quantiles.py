@@ -11,12 +11,12 @@ import numpy as np
 from timing import best_seconds, compare, header
 
 from dpq_sklearn import dp_quantiles
-from dpq_sklearn._accounting import Budget
-from dpq_sklearn._aq import ApproximateQuantiles
-from dpq_sklearn._grid import make_grid
-from dpq_sklearn._joint_exp import JointExponential
-from dpq_sklearn._random import SystemRandomness
-from dpq_sklearn._ranks import SortedColumn
+from dpq_sklearn.accounting import Budget
+from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.engine.random import SystemRandomness
+from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
+from dpq_sklearn.mechanisms.joint_exp import JointExponential
 
 
 def uniform_quantiles(m):

@@ -12,12 +12,12 @@ from published_aq import published_aq
 from published_joint_exp import published_joint_exp
 
 from dpq_sklearn import dp_quantiles, sanitize
-from dpq_sklearn._accounting import Budget, budgets_for
-from dpq_sklearn._aq import ApproximateQuantiles
-from dpq_sklearn._bounds import rank_error_bound
-from dpq_sklearn._grid import BoundedGrid
-from dpq_sklearn._random import make_randomness
-from dpq_sklearn._ranks import SortedColumn
+from dpq_sklearn.accounting import Budget, budgets_for
+from dpq_sklearn.engine.grid import BoundedGrid
+from dpq_sklearn.engine.random import make_randomness
+from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
+from dpq_sklearn.planning.bounds import rank_error_bound
 
 DOMAIN = (-100.0, 100.0)
 N_RECORDS = 1000

@@ -9,8 +9,8 @@ import dask
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn._columns import as_float_matrix, needs_conversion, readable_columns
-from dpq_sklearn._summaries import merge_columns, summarize
+from dpq_sklearn.data.columns import as_float_matrix, needs_conversion, readable_columns
+from dpq_sklearn.engine.summaries import merge_columns, summarize
 
 # So many summaries are merged at a time.
 MERGED_AT_ONCE = 8

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn._accounting import DRAW_ERROR, ROUNDING, draw_errors
-from dpq_sklearn._noise import discrete_gaussian, discrete_laplace
+from dpq_sklearn.accounting import DRAW_ERROR, ROUNDING, draw_errors
+from dpq_sklearn.mechanisms.noise import discrete_gaussian, discrete_laplace
 
 # Less noise than this has outcomes so improbable that a float cannot hold their probability.
 # A larger budget is not spent in full.

@@ -4,8 +4,8 @@ from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn._accounting import checked_positive
-from dpq_sklearn._quantiles import checked_quantiles, plan_release
+from dpq_sklearn.accounting import checked_positive
+from dpq_sklearn.quantiles import checked_quantiles, plan_release
 
 _MOST_BINS = 256
 

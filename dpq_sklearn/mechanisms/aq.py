@@ -10,8 +10,8 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from dpq_sklearn._accounting import exponential_cost
-from dpq_sklearn._exponential import Nodes, draw
+from dpq_sklearn.accounting import exponential_cost
+from dpq_sklearn.engine.exponential import Nodes, draw
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn._accounting import DRAW_ERROR, draw_errors, exponential_cost
-from dpq_sklearn._grid import N_CELLS, POSITIONS_PER_CELL
-from dpq_sklearn._random import LN2
+from dpq_sklearn.accounting import DRAW_ERROR, draw_errors, exponential_cost
+from dpq_sklearn.engine.grid import N_CELLS, POSITIONS_PER_CELL
+from dpq_sklearn.engine.random import LN2
 
 
 @dataclass(frozen=True)

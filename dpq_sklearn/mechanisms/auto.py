@@ -7,8 +7,8 @@ docs/paper_results.md says how far the experiments bear it out.
 
 import math
 
-from dpq_sklearn._aq import ApproximateQuantiles
-from dpq_sklearn._joint_exp import JointExponential
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
+from dpq_sklearn.mechanisms.joint_exp import JointExponential
 
 # JointExp wins only for fewer quantiles than this, and its time grows with their square.
 FEWEST_ALWAYS_AQ = 16

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpq_sklearn._grid import N_CELLS
-from dpq_sklearn._ranks import CellCounts
+from dpq_sklearn.engine.grid import N_CELLS
+from dpq_sklearn.engine.ranks import CellCounts
 
 FULL_RESOLUTION = N_CELLS.bit_length() - 1
 # Without bounds a cell is about 2^-17 of its value, five digits; with bounds 2^-24 of them.

@@ -5,10 +5,10 @@ from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn._accounting import Budget, checked_positive
-from dpq_sklearn._aq import quantile_tree
-from dpq_sklearn._exponential import FLOOR
-from dpq_sklearn._grid import MOST_MASS
+from dpq_sklearn.accounting import Budget, checked_positive
+from dpq_sklearn.engine.exponential import FLOOR
+from dpq_sklearn.engine.grid import MOST_MASS
+from dpq_sklearn.mechanisms.aq import quantile_tree
 
 
 def rank_error_bound(m, eps=None, beta=0.05, *, rho=None, quantiles="uniform", psi=None):
@@ -53,7 +53,7 @@ def rank_error_bound(m, eps=None, beta=0.05, *, rho=None, quantiles="uniform", p
 
     Examples
     --------
-    >>> from dpq_sklearn._bounds import rank_error_bound
+    >>> from dpq_sklearn.planning.bounds import rank_error_bound
     >>> round(rank_error_bound(7, eps=1.0, beta=0.05))
     328
     """

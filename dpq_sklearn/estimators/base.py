@@ -15,9 +15,8 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from dpq_sklearn._accounting import budgets_for, checked_positive
-from dpq_sklearn._batches import Progress, blocks_of_columns, in_threads
-from dpq_sklearn._columns import (
+from dpq_sklearn.accounting import budgets_for, checked_positive
+from dpq_sklearn.data.columns import (
     as_float_matrix,
     as_table,
     fresh_columns,
@@ -26,18 +25,19 @@ from dpq_sklearn._columns import (
     readable_columns,
     refuse_what_sklearn_would_quote,
 )
-from dpq_sklearn._compat import HasMethods, Interval, StrOptions, _fit_context
-from dpq_sklearn._grid import checked_bounds
-from dpq_sklearn._quantiles import MECHANISMS, charge_ledger, plan_release, release_values
-from dpq_sklearn._random import checked_random_state, make_randomness
-from dpq_sklearn._ranks import SortedColumn
-from dpq_sklearn._summaries import (
+from dpq_sklearn.data.threads import Progress, blocks_of_columns, in_threads
+from dpq_sklearn.engine.grid import checked_bounds
+from dpq_sklearn.engine.random import checked_random_state, make_randomness
+from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.engine.summaries import (
     FULL_RESOLUTION,
     SUMMARY_RESOLUTION,
     SummaryBuilder,
     ranks_of_summary,
     with_resolution,
 )
+from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions, _fit_context
+from dpq_sklearn.quantiles import MECHANISMS, charge_ledger, plan_release, release_values
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -116,7 +116,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         self._release(plan, streams, lambda some: fresh_columns(X[:, some]), SortedColumn)
 
     def _fit_dask(self, X, former):
-        from dpq_sklearn._dask import meta_of, summaries_of
+        from dpq_sklearn.data.dask import meta_of, summaries_of
 
         self._validated(meta_of(X), reset=True)
         plan, streams = self._paid_plan("fit", SUMMARY_RESOLUTION, former)
@@ -125,7 +125,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     def _transform_dask(self, X):
         """Return the lazy transform of a dask collection, in the same kind of container."""
-        from dpq_sklearn._dask import is_frame, map_rows, meta_of
+        from dpq_sklearn.data.dask import is_frame, map_rows, meta_of
 
         global_output = get_config()["transform_output"]
         output = getattr(self, "_sklearn_output_config", {}).get("transform", global_output)
@@ -145,7 +145,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     def _inverse_transform_dask(self, X):
         """Return the lazy inverse transform of a dask collection."""
-        from dpq_sklearn._dask import map_rows, meta_of
+        from dpq_sklearn.data.dask import map_rows, meta_of
 
         meta = self._inverse_transform_rows(0 * meta_of(X))
         names = getattr(self, "feature_names_in_", None)

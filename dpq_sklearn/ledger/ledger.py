@@ -1,6 +1,6 @@
 """The privacy ledger: a budget for one dataset, from which every release is paid beforehand.
 
-A ledger *is* its file (`_ledger_file`). The objects here only point at it, so that copies, clones,
+A ledger *is* its file (`ledger.file`). The objects here only point at it, so that copies, clones,
 pickles and worker processes all spend from the same budget.
 """
 
@@ -11,8 +11,7 @@ from datetime import datetime
 from numbers import Integral
 from typing import NamedTuple
 
-from dpq_sklearn import _ledger_file
-from dpq_sklearn._accounting import (
+from dpq_sklearn.accounting import (
     NEIGHBOURS,
     PrivacyLoss,
     best_composition,
@@ -23,8 +22,9 @@ from dpq_sklearn._accounting import (
     rho_of_approximate_dp,
     rho_of_pure,
 )
-from dpq_sklearn._ledger_file import Caps, LedgerError
-from dpq_sklearn._ledger_views import (
+from dpq_sklearn.ledger import file as ledger_file
+from dpq_sklearn.ledger.file import Caps, LedgerError
+from dpq_sklearn.ledger.views import (
     caps_in_words,
     contents_in_words,
     html_bars,
@@ -136,8 +136,8 @@ class PrivacyLedger:
         self._path = _checked_path(path, "path")
         caps = _checked_caps(eps, delta, rho)
         if not os.path.lexists(self._path):
-            _ledger_file.create(self._path, caps, NEIGHBOURS)
-        contents = _ledger_file.read(self._path)
+            ledger_file.create(self._path, caps, NEIGHBOURS)
+        contents = ledger_file.read(self._path)
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(
                 f"the caps of a ledger cannot be changed: {self._path!r} was created with "
@@ -244,7 +244,7 @@ class PrivacyLedger:
         return plot_totals(self._contents(), os.path.basename(self._path), ax)
 
     def _contents(self):
-        contents = _ledger_file.read(self._path)
+        contents = ledger_file.read(self._path)
         self._refuse_another_ledger(contents)
         return contents
 
@@ -324,7 +324,7 @@ def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
         if not _fits((*contents.rows, loss), contents.caps):
             raise _exceeded(path, what, loss, contents)
 
-    _ledger_file.append(path, loss, facts, admit)
+    ledger_file.append(path, loss, facts, admit)
 
 
 def _fits(releases, caps):

@@ -6,8 +6,8 @@ so the budget is shared by all quantiles and not only by the levels of a tree.
 
 import numpy as np
 
-from dpq_sklearn._accounting import Budget, exponential_cost, nonadaptive_eps
-from dpq_sklearn._exponential import Nodes, draw
+from dpq_sklearn.accounting import Budget, exponential_cost, nonadaptive_eps
+from dpq_sklearn.engine.exponential import Nodes, draw
 
 # The optimal composition takes time quadratic in the number of draws; beyond this many of them
 # zCDP gives each draw only some 7% less.

@@ -9,10 +9,10 @@ from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from dpq_sklearn._base import PrivateQuantileTransformer, is_dask
-from dpq_sklearn._batches import blocks_of_rows, in_threads
-from dpq_sklearn._compat import Interval, StrOptions
-from dpq_sklearn._expected_error import rank_errors
+from dpq_sklearn.data.threads import blocks_of_rows, in_threads
+from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
+from dpq_sklearn.estimators.compat import Interval, StrOptions
+from dpq_sklearn.planning.expected_error import rank_errors
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
 TAIL_KNOTS = 10

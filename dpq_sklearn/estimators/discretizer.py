@@ -8,10 +8,10 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from dpq_sklearn._base import PrivateQuantileTransformer, counts_of_features, is_dask
-from dpq_sklearn._batches import blocks_of_rows, in_threads
-from dpq_sklearn._compat import Interval, Options, StrOptions, as_configured_sparse
-from dpq_sklearn._expected_error import rank_errors
+from dpq_sklearn.data.threads import blocks_of_rows, in_threads
+from dpq_sklearn.estimators.base import PrivateQuantileTransformer, counts_of_features, is_dask
+from dpq_sklearn.estimators.compat import Interval, Options, StrOptions, as_configured_sparse
+from dpq_sklearn.planning.expected_error import rank_errors
 
 _VALUES_AT_ONCE = 2**17
 _EDGES_AT_ONCE = 8

@@ -10,16 +10,16 @@ from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn._accounting import PrivacyLoss, budgets_for, compose, feature_shares
-from dpq_sklearn._agg_tree import AggregateTree
-from dpq_sklearn._aq import ApproximateQuantiles
-from dpq_sklearn._auto import AutomaticChoice
-from dpq_sklearn._columns import as_float_column
-from dpq_sklearn._grid import make_grid, shortest_decimals
-from dpq_sklearn._ind_exp import IndependentExponential
-from dpq_sklearn._joint_exp import JointExponential
-from dpq_sklearn._random import make_randomness
-from dpq_sklearn._ranks import SortedColumn
+from dpq_sklearn.accounting import PrivacyLoss, budgets_for, compose, feature_shares
+from dpq_sklearn.data.columns import as_float_column
+from dpq_sklearn.engine.grid import make_grid, shortest_decimals
+from dpq_sklearn.engine.random import make_randomness
+from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.mechanisms.agg_tree import AggregateTree
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
+from dpq_sklearn.mechanisms.auto import AutomaticChoice
+from dpq_sklearn.mechanisms.ind_exp import IndependentExponential
+from dpq_sklearn.mechanisms.joint_exp import JointExponential
 
 MECHANISMS = {
     "aq": ApproximateQuantiles(),
@@ -87,7 +87,7 @@ def budget_options(engine, quantiles, shares, eps, delta, rho):
 def charge_ledger(ledger, loss, **facts):
     """Commit the spend to the ledger, if there is one, or raise; before any data are read."""
     if ledger is not None:
-        from dpq_sklearn._ledger import charge
+        from dpq_sklearn.ledger.ledger import charge
 
         charge(ledger, loss, **facts)
 

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn._columns import quiet
-from dpq_sklearn._random import LN2
-from dpq_sklearn._ranks import rank_spans
+from dpq_sklearn.engine.random import LN2
+from dpq_sklearn.engine.ranks import rank_spans
 
 # No position has less than 2^-96 of the weight of one that holds the target.
 FLOOR_BITS = 96
@@ -127,7 +126,7 @@ def draw(ranks, nodes, eps, randomness):
     -------
     That of `node_segments`, which gives the weights w.
     """
-    with quiet():
+    with np.errstate(all="ignore"):
         return _draw(ranks, nodes, eps, randomness)
 
 
@@ -319,7 +318,7 @@ def race(weights, randomness):
 
 def _winners(weights, randomness):
     exponentials = randomness.exponentials(weights.size).reshape(weights.shape)
-    with quiet():  # no weight: never arrives
+    with np.errstate(all="ignore"):  # no weight: never arrives
         return (exponentials / weights).argmin(axis=1)
 
 

@@ -1,0 +1,1 @@
+"""The engine: randomness, the public grid, ranks, and the exponential mechanism."""

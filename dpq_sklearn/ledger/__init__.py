@@ -1,0 +1,1 @@
+"""The privacy ledger: a budget for one dataset, kept in a file."""

@@ -1,0 +1,1 @@
+"""Mechanisms that release quantiles: AQ and the paper's other ones."""
