@@ -11,7 +11,6 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer, counts_of_features, is_dask
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions, as_configured_sparse
-from dpq_sklearn.planning.expected_error import rank_errors
 
 _VALUES_AT_ONCE = 2**17
 _EDGES_AT_ONCE = 8
@@ -150,19 +149,16 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.ledger = ledger
 
     def _set_quantiles(self, released):
-        bounds = self._plan_bounds()
-        self.n_bins_ = counts_of_features(self.n_bins, self.n_features_in_, "n_bins", 2)
+        plan = released.plan
+        self.n_bins_ = np.array([len(q) + 1 for q in plan.quantiles])
         self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
-        for index, (inner, pair) in enumerate(zip(released, bounds, strict=True)):
-            self.bin_edges_[index] = with_outer_edges(inner, pair)
+        self.bin_edges_[:] = list(map(with_outer_edges, released.quantiles, plan.bounds))
+        self.rank_error_ = np.empty(self.n_features_in_, dtype=object)
+        self.rank_error_[:] = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
 
     def _quantiles_of_features(self, n_features):
         n_bins = counts_of_features(self.n_bins, n_features, "n_bins", 2)
         return [tuple(np.arange(1, n) / n) for n in n_bins]
-
-    def _set_rank_errors(self, plan):
-        self.rank_error_ = np.empty(self.n_features_in_, dtype=object)
-        self.rank_error_[:] = rank_errors(plan)
 
     def _detail(self):
         return f"n_bins={self.n_bins}"
@@ -368,13 +364,14 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
 def with_outer_edges(inner, bounds):
     """Return the inner edges with one more at each end: the bounds, or a bin's width away."""
-    if bounds is not None:
-        return np.concatenate(([bounds[0]], inner, [bounds[1]]))
     if inner.size == 1:  # one edge tells no width: as far from it as zero is
-        width = abs(inner[0]) or 1.0
-        return np.array([inner[0] - width, inner[0], inner[0] + width])
-    first, last = 2 * inner[0] - inner[1], 2 * inner[-1] - inner[-2]
-    return np.concatenate(([first], inner, [last]))
+        widths = (abs(inner[0]) or 1.0,) * 2
+    else:
+        widths = inner[1] - inner[0], inner[-1] - inner[-2]
+    low, high = bounds
+    low = inner[0] - widths[0] if np.isinf(low) else low
+    high = inner[-1] + widths[1] if np.isinf(high) else high
+    return np.concatenate(([low], inner, [high]))
 
 
 def _rows_at_once(shape):

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
 from dpq_sklearn.estimators.compat import Interval, StrOptions
-from dpq_sklearn.planning.expected_error import rank_errors
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
 TAIL_KNOTS = 10
@@ -150,17 +149,16 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.ledger = ledger
 
     def _set_quantiles(self, released):
-        q = self._quantiles_of_features(1)[0]
-        self.references_ = knot_references(np.array(q))
-        pairs = zip(released, self._plan_bounds(), strict=True)
-        self.quantiles_ = np.column_stack([knot_values(values, pair) for values, pair in pairs])
+        plan = released.plan
+        self.references_ = knot_references(np.array(plan.quantiles[0]))
+        knots = list(map(knot_values, released.quantiles, plan.bounds))
+        self.quantiles_ = np.column_stack(knots)
+        errors = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
+        self.rank_error_ = np.column_stack(errors)
 
     def _quantiles_of_features(self, n_features):
         q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
         return [q] * n_features
-
-    def _set_rank_errors(self, plan):
-        self.rank_error_ = np.column_stack(rank_errors(plan))
 
     def _detail(self):
         return f"n_quantiles={self.n_quantiles}"
@@ -312,7 +310,7 @@ def knot_values(values, bounds):
     exponential tail that they describe. With a bound at distance L the exponential is cut off
     there: a share s of the tail lies beyond ``-gap log2(s + (1 - s) 2^(-L / gap))``.
     """
-    low, high = (-np.inf, np.inf) if bounds is None else bounds
+    low, high = bounds
     below = _tail_distances(values[1] - values[0], values[0] - low)
     above = _tail_distances(values[-1] - values[-2], high - values[-1])
     knots = np.concatenate((values[0] - below[::-1], values, values[-1] + above))
