@@ -19,6 +19,7 @@ The constants were tuned on the data named in docs/accuracy_and_speed.md.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def _root_segments():
     magnitudes = np.exp2([-4, 0, 2, 4, 6, 8, 10, 12, 14, 17, 21, 27, 35, 47, 60])
     positive = np.empty(16)
     exponents = np.concatenate(([-10], np.log2(magnitudes), [64]))
-    for index, (begin, end) in enumerate(zip(exponents[:-1], exponents[1:], strict=True)):
+    for index, (begin, end) in enumerate(pairwise(exponents)):
         octaves = np.arange(begin, end)
         away = np.maximum(np.maximum(-4 - octaves, octaves - 11), 0)
         positive[index] = (1 / (1 + away)).sum()

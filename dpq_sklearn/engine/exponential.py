@@ -7,8 +7,8 @@ proportional to ``measure * (exp(-eta * dist(target, I)) + 2^-96)``, where measu
 measure of the place (`base_measure`).
 
 A node looks up a few ranks around its target. The places that hold them, and the segments of the
-base measure, cut the node into *runs*. In a run the density is constant, and the nearest rank bounds
-all weights. One run is chosen by a race, then a place in it by grid measure; it is kept with
+base measure, cut the node into *runs*. In a run the density is constant, and the nearest rank
+bounds all weights. One run is chosen by a race, then a place in it by grid measure; it is kept with
 probability weight / bound, otherwise all begins again. The draw is the only place that uses
 randomness, and every outcome's probability, however small, has a relative error below 2^-41
 (docs/privacy.md has the argument).
@@ -123,8 +123,8 @@ def draw(ranks, nodes, randomness):
     [-q w, (1 - q) w]. The score is a maximum of such differences (the ends of I may be taken
     inside the node, where the target is), so it has sensitivity ``w * max(q, 1 - q)``. So has the
     logarithm of a weight: the base measure and 2^-96 do not depend on the data. With
-    ``eta = eps / (2 max(q, 1 - q))`` the draw costs this record ``w * eps`` (McSherry, Talwar 2007),
-    and is w * eps bounded-range (Durfee, Rogers 2019).
+    ``eta = eps / (2 max(q, 1 - q))`` the draw costs this record ``w * eps`` (McSherry, Talwar
+    2007), and is w * eps bounded-range (Durfee, Rogers 2019).
     """
     pieces = [
         _draw(ranks, nodes[start : start + _NODES_AT_ONCE], randomness)
@@ -230,7 +230,7 @@ def _cuts_of_look_ups(ranks, nodes, scores):
 
 
 def node_ends(nodes, per_cell):
-    """Return the first position of each node and the one behind its last: leaves have whole cells."""
+    """Return the first position of a node and the one behind its last; leaves have whole cells."""
     start = np.where(nodes.is_leaf, nodes.lo // per_cell * per_cell, nodes.lo)
     end = np.where(nodes.is_leaf, (nodes.hi // per_cell + 1) * per_cell, nodes.hi + 1)
     return start, end
@@ -273,7 +273,7 @@ def _winners(weights, randomness):
 
 
 def draw_by_measure(start, end, grid, columns, randomness):
-    """Draw a position in each range ``[start, end)`` with probability proportional to its measure."""
+    """Draw a position of each range ``[start, end)`` in proportion to the grid measure."""
     per_cell = grid.positions_per_cell
     first, last = start // per_cell, (end - 1) // per_cell
     edges = grid.measure_before(np.array((first, first + 1, last, last + 1)), columns)

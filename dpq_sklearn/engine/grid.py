@@ -251,7 +251,7 @@ def _scaled(values, powers):
 
 
 def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION):
-    """Return the grids for checked bounds, a pair (low, high) for each column; ends may be infinite.
+    """Return the grids for checked bounds, a pair for each column; open ends are infinite.
 
     A column has about ``2**resolution`` cells, unless there are fewer floats between its bounds.
     """

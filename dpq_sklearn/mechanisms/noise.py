@@ -22,10 +22,11 @@ class CountNoise:
 
     Privacy
     -------
-    With a budget of eps the noise is discrete Laplace of rate a = eps / unit, which costs eps, or
-    eps^2 / 2 in zCDP (noise that is no exponential mechanism has no better). With rho it is discrete
-    Gaussian of variance unit^2 / (2 rho), which costs rho (Canonne, Kamath, Steinke 2020, Theorem 4)
-    at half the variance of Laplace, and has no finite eps. Rounding is reserved for each count.
+    With a budget of eps the noise is discrete Laplace of rate eps / unit, which costs eps, or
+    eps^2 / 2 in zCDP (noise that is no exponential mechanism has no better). With rho it is
+    discrete Gaussian of variance unit^2 / (2 rho), which costs rho (Canonne, Kamath, Steinke 2020,
+    Theorem 4) at half the variance of Laplace, and has no finite eps. Rounding is reserved for
+    each count.
     """
 
     def __init__(self, budget, n_counts=1, unit=1):
