@@ -13,11 +13,13 @@ import numpy as np
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileDisplay, DPQuantileTransformer
 
 # %%
-# Two transformers of the same private column, at ``eps=0.3`` each.
+# Two transformers of the same private column, at ``eps=0.3`` each. Nobody waits for less than
+# nothing or for more than four hours: such bounds are public knowledge. Without them the display
+# would note that a tail of waiting times goes below zero.
 rng = np.random.default_rng(0)
 X = rng.gamma(4, 10, size=(2_000, 1))
-cdf = DPQuantileTransformer(n_quantiles=7, eps=0.3).fit(X)
-bins = DPKBinsDiscretizer(n_bins=8, eps=0.3).fit(X)
+cdf = DPQuantileTransformer(n_quantiles=7, eps=0.3, bounds=(0, 240)).fit(X)
+bins = DPKBinsDiscretizer(n_bins=8, eps=0.3, bounds=(0, 240)).fit(X)
 
 # %%
 # The band needs the number of rows, which is private: a public guess will do. A histogram is drawn
