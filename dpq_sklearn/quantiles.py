@@ -11,7 +11,7 @@ from numbers import Integral
 import numpy as np
 
 from dpq_sklearn.accounting import PrivacyLoss, budgets_for, compose, feature_shares
-from dpq_sklearn.data.columns import as_float_column
+from dpq_sklearn.data.columns import checked_column, read_column
 from dpq_sklearn.engine.grid import make_grid, shortest_decimals
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import SortedColumn
@@ -197,11 +197,12 @@ def dp_quantiles(
         [ascending], eps=eps, delta=delta, rho=rho, bounds=[bounds], mechanism=mechanism
     )
     randomness = make_randomness(random_state)
+    x = checked_column(x, "x")
     loss = replace(plan.loss, os_randomness=randomness.from_os)
     charge_ledger(
         ledger, loss, what="dp_quantiles", columns=1, detail=f"{ascending.size} quantiles"
     )
-    (released,) = release_values(plan, [as_float_column(x, "x")], randomness.spawn(1))
+    (released,) = release_values(plan, [read_column(x, "x")], randomness.spawn(1))
     values = released[inverse.reshape(q_array.shape)]
     values = float(values) if q_array.ndim == 0 else values
     return (values, loss) if return_privacy else values

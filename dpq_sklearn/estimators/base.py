@@ -7,6 +7,7 @@ from itertools import chain
 from numbers import Integral, Real
 from os import PathLike
 from threading import Lock
+from traceback import clear_frames
 
 import numpy as np
 from scipy import sparse
@@ -17,13 +18,12 @@ from sklearn.utils.validation import validate_data
 
 from dpq_sklearn.accounting import budgets_for, checked_positive
 from dpq_sklearn.data.columns import (
-    as_float_matrix,
-    as_table,
+    checked_table,
     fresh_columns,
-    needs_conversion,
-    quiet,
+    ignore_float_errors,
+    read_matrix,
     readable_columns,
-    refuse_what_sklearn_would_quote,
+    stand_in,
 )
 from dpq_sklearn.data.threads import Progress, blocks_of_columns, in_threads
 from dpq_sklearn.engine.grid import checked_bounds
@@ -77,7 +77,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, **unknown):
         """Find the private quantiles of every feature; spends the budget.
 
         Parameters
@@ -87,12 +87,15 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             only the counts travel.
         y : None
             Ignored.
+        **unknown : dict
+            Must be empty: there is no `sample_weight`.
 
         Returns
         -------
         self : object
             The fitted transformer.
         """
+        refuse_unknown(unknown, f"{type(self).__name__}.fit")
         # The order matters: parameters first, then the container (its shape, its types), then
         # the price, and only then the numbers.
         with self._all_or_nothing() as former:
@@ -109,9 +112,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         checked_random_state(self.random_state)
 
     def _fit_rows(self, X, former):
-        read = self._checked_container(X, reset=True)
+        X = self._checked_table(X, reset=True)
         plan, streams = self._paid_plan("fit", FULL_RESOLUTION, former)
-        X = read()
+        X = read_matrix(X)
 
         self._release(plan, streams, lambda some: fresh_columns(X[:, some]), SortedColumn)
 
@@ -191,29 +194,33 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         reading after that leaves the transformer unfitted, with nothing released and the budget
         spent.
         """
-        if hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
+        is_lazy = type(batches).__name__ == "LazyFrame"
+        if is_lazy or hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
             raise TypeError(
                 "batches must be an iterable of tables, got a single "
                 f"{type(batches).__name__}: use fit, or put it into a list."
             )
         with self._all_or_nothing() as former:
             self._check_request()
-            builders = None
-            with Progress(verbose, callback) as progress:
-                for batch in batches:
-                    first = builders is None
-                    read = self._checked_container(batch, reset=first, ensure_min_samples=0)
-                    if first:
-                        plan, streams = self._paid_plan("fit_batches", SUMMARY_RESOLUTION, former)
-                        builders = [SummaryBuilder(grid) for grid in plan.grids]
-                    X = read()
-                    self._count(X, builders)
-                    progress.advance(X.shape[0])
-                if builders is None:
-                    raise ValueError("batches must hold at least one batch, got none.")
-            summaries = [builder.summary() for builder in builders]
-            self._release_summaries(plan, summaries, streams, progress.n_rows)
+            self._fit_batches(batches, Progress(verbose, callback), former)
         return self
+
+    def _fit_batches(self, batches, progress, former):
+        builders = None
+        with progress:
+            for batch in batches:
+                first = builders is None
+                table = self._checked_table(batch, reset=first, ensure_min_samples=0)
+                if first:
+                    plan, streams = self._paid_plan("fit_batches", SUMMARY_RESOLUTION, former)
+                    builders = [SummaryBuilder(grid) for grid in plan.grids]
+                X = read_matrix(table)
+                self._count(X, builders)
+                progress.advance(X.shape[0])
+            if builders is None:
+                raise ValueError("batches must hold at least one batch, got none.")
+        summaries = [builder.summary() for builder in builders]
+        self._release_summaries(plan, summaries, streams, progress.n_rows)
 
     def _count(self, X, builders):
         """Count the rows of a batch."""
@@ -278,7 +285,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         former = self._fitted()
         try:
             yield former
-        except BaseException:
+        except BaseException as error:
+            # Error reporters store local variables. Those of all that was called are forgotten.
+            clear_frames(error.__traceback__)
             for name in self._fitted():
                 delattr(self, name)
             vars(self).update(former)
@@ -314,38 +323,33 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         return bounds_of_features(self.bounds, self.n_features_in_, names)
 
-    def _validated(self, X, *, reset, **options):
+    def _validated(self, X, *, reset, dtype=(np.float64, np.float32), **options):
         """Return `X` as an array of floats after scikit-learn's checks of names and shapes."""
-        return self._checked_container(X, reset=reset, **options)()
+        X = read_matrix(self._checked_table(X, reset=reset))
+        with ignore_float_errors():
+            return check_array(X, dtype=dtype, ensure_all_finite=False, **options)
 
-    def _checked_container(self, X, *, reset, dtype=(np.float64, np.float32), **options):
-        """Check the names and the shape of `X`, and return a function that reads its numbers.
-
-        NaN and infinities pass, and a cell that is not a number is reported by its column and
-        type only, when it is read.
-        """
-        options |= {"dtype": dtype, "ensure_all_finite": False}
-        X = as_table(X)
-        refuse_what_sklearn_would_quote(X)
-        if not needs_conversion(X):
-            with quiet():
-                X = validate_data(self, X, reset=reset, **options)
-            return lambda: X
-
-        def read():
-            with quiet():
-                return check_array(as_float_matrix(X), estimator=self, input_name="X", **options)
-
-        if len(X) == 0:
-            read()  # there are no cells, and scikit-learn's checks have a say
+    def _checked_table(self, X, *, reset, ensure_min_samples=1):
+        """Return `X` after checks of its types, shape and names, for `read_matrix`."""
+        X = checked_table(X)
+        if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:  # scikit-learn has a say
+            options = {"ensure_min_samples": ensure_min_samples, "input_name": "X"}
+            check_array(stand_in(X), estimator=self, **options)
         validate_data(self, X, reset=reset, skip_check_array=True)
-        return read
+        return X
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def refuse_unknown(arguments, method):
+    """Raise for arguments that a method does not take, in the name of the public class."""
+    for name in arguments:
+        why = " A weight would change what a row costs." if name == "sample_weight" else ""
+        raise TypeError(f"{method}() got an unexpected keyword argument {name!r}.{why}")
 
 
 def is_dask(X):

@@ -8,6 +8,7 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from dpq_sklearn.data.columns import checked_table, read_matrix
 from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer, counts_of_features, is_dask
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions, as_configured_sparse
@@ -286,7 +287,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _inverse_transform_rows(self, X):
         one_hot = self.encode != "ordinal"
         X = check_array(
-            X,
+            read_matrix(checked_table(X)),
             accept_sparse="csr" if one_hot else False,
             dtype=(np.float64, np.float32),
             ensure_all_finite="allow-nan",

@@ -9,6 +9,7 @@ from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from dpq_sklearn.data.columns import checked_table, read_matrix
 from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
 from dpq_sklearn.estimators.compat import Interval, StrOptions
@@ -207,7 +208,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     def _inverse_transform_rows(self, X):
         X = check_array(
-            X,
+            read_matrix(checked_table(X)),
             copy=self.copy,
             dtype=(np.float64, np.float32),
             force_writeable=True,
