@@ -8,6 +8,7 @@ What follows, such as edges and tails, is computed from released numbers and pub
 """
 
 from dataclasses import dataclass, replace
+from traceback import clear_frames
 
 import numpy as np
 
@@ -243,8 +244,13 @@ def release(paid, source):
     Nothing but the result may depend on the numbers. So NumPy's warnings, which callers can turn
     into errors, are off.
     """
-    with np.errstate(all="ignore"):
-        return paid.plan.draw(source.read(paid.plan.grid), paid.randomness)
+    try:
+        with np.errstate(all="ignore"):
+            return paid.plan.draw(source.read(paid.plan.grid), paid.randomness)
+    except BaseException as error:
+        # Error reporters store local variables: those of all that was called here are forgotten.
+        clear_frames(error.__traceback__)
+        raise
 
 
 def _decimals(grid, cells):

@@ -81,7 +81,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, **unknown):
         """Find the private quantiles of every feature; spends the budget.
 
         Parameters
@@ -91,12 +91,15 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             only the counts travel.
         y : None
             Ignored.
+        **unknown : dict
+            Must be empty: there is no `sample_weight`.
 
         Returns
         -------
         self : object
             The fitted transformer.
         """
+        refuse_unknown(unknown, f"{type(self).__name__}.fit")
         self._check_request()
         draft = self._draft()
         if is_dask(X):
@@ -137,7 +140,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         reading after that leaves the transformer unfitted, with nothing released and the budget
         spent.
         """
-        if hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
+        is_lazy = type(batches).__name__ == "LazyFrame"
+        if is_lazy or hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
             raise TypeError(
                 "batches must be an iterable of tables, got a single "
                 f"{type(batches).__name__}: use fit, or put it into a list."
@@ -281,7 +285,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     def _checked_table(self, X, *, reset, least=1):
         """Return `X` after checks of its types, shape and names, for `read_matrix`."""
         X = checked_table(X)
-        check_array(stand_in(X), estimator=self, input_name="X", ensure_min_samples=least)
+        if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:  # scikit-learn has a say
+            check_array(stand_in(X), estimator=self, input_name="X", ensure_min_samples=least)
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
@@ -328,6 +333,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def refuse_unknown(arguments, method):
+    """Raise for arguments that a method does not take, in the name of the public class."""
+    for name in arguments:
+        why = " A weight would change what a row costs." if name == "sample_weight" else ""
+        raise TypeError(f"{method}() got an unexpected keyword argument {name!r}.{why}")
 
 
 def is_dask(X):
