@@ -23,7 +23,7 @@ from dpq_sklearn import (
     PrivacyLedger,
 )
 from dpq_sklearn.data.threads import Progress, blocks_of_columns, blocks_of_rows, in_threads
-from dpq_sklearn.quantiles import MECHANISMS
+from dpq_sklearn.mechanisms.registry import MECHANISMS
 
 TRANSFORMERS = [DPKBinsDiscretizer, DPQuantileTransformer]
 each_transformer = pytest.mark.parametrize("Transformer", TRANSFORMERS)
