@@ -207,6 +207,11 @@ def _shared(budget, shares):
     return tuple(budget.part(share) for share in shares.tolist())
 
 
+def neighbours_of(groups):
+    """Return which datasets are neighbours: with groups those that differ by one person."""
+    return Neighbours.ROWS if groups is None else Neighbours.PEOPLE
+
+
 @dataclass(frozen=True)
 class PaidPlan:
     """A plan whose price is paid: the only thing that `release` takes."""
