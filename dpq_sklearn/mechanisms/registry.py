@@ -16,8 +16,15 @@ MECHANISMS = {
 }
 
 
-def checked_mechanism(name):
-    """Return the mechanism of that name."""
-    if not isinstance(name, str) or name not in MECHANISMS:
-        raise ValueError(f"mechanism must be one of {sorted(MECHANISMS)}, got {shown(name)}.")
-    return MECHANISMS[name]
+# What the names stand for where the rows of a person share the weight of one record.
+WITH_GROUPS = {name: mechanism for name, mechanism in MECHANISMS.items() if mechanism.takes_weights}
+WITH_GROUPS["auto"] = MECHANISMS["aq"]
+
+
+def checked_mechanism(name, with_groups=False):
+    """Return the mechanism of that name; with groups, one that takes weights."""
+    known = WITH_GROUPS if with_groups else MECHANISMS
+    if not isinstance(name, str) or name not in known:
+        where = " with groups" if with_groups else ""
+        raise ValueError(f"mechanism must be one of {sorted(known)}{where}, got {shown(name)}.")
+    return known[name]
