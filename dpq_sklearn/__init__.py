@@ -1,6 +1,6 @@
 """Differentially private quantile transformers for scikit-learn."""
 
-from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.displays import DPQuantileDisplay
 from dpq_sklearn.estimators.discretizer import DPKBinsDiscretizer
 from dpq_sklearn.estimators.quantile_transformer import DPQuantileTransformer

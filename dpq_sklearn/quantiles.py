@@ -1,123 +1,14 @@
-"""Private quantiles of columns: `dp_quantiles`, `sanitize`, and the plan that both follow.
+"""Private statistics of one column: `dp_quantiles` and `sanitize`."""
 
-Everything that does not need the data comes first and is a `ReleasePlan`; the data are read
-only after it stands. This is the one way from columns to released numbers.
-"""
-
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn.accounting import PrivacyLoss, budgets_for, compose, feature_shares
-from dpq_sklearn.data.columns import as_float_column
-from dpq_sklearn.engine.grid import make_grid, shortest_decimals
-from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import SortedColumn
-from dpq_sklearn.mechanisms.agg_tree import AggregateTree
-from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
-from dpq_sklearn.mechanisms.auto import AutomaticChoice
-from dpq_sklearn.mechanisms.ind_exp import IndependentExponential
-from dpq_sklearn.mechanisms.joint_exp import JointExponential
-
-MECHANISMS = {
-    "aq": ApproximateQuantiles(),
-    "joint_exp": JointExponential(),
-    "ind_exp": IndependentExponential(),
-    "agg_tree": AggregateTree(),
-    "auto": AutomaticChoice(),
-}
-
-
-@dataclass(frozen=True)
-class ReleasePlan:
-    """What will be released and at what price; public facts only, one entry a column."""
-
-    mechanism: object
-    quantiles: tuple  # ascending distinct quantiles
-    grids: tuple
-    budgets: tuple
-    loss: PrivacyLoss
-
-    def of_columns(self, some):
-        """Return the plan for a slice of the columns; the loss is still that of all."""
-        return replace(
-            self,
-            quantiles=self.quantiles[some],
-            grids=self.grids[some],
-            budgets=self.budgets[some],
-        )
-
-
-def plan_release(quantiles, *, eps, delta, rho, bounds, mechanism="aq", weights=None):
-    """Return the plan for columns with these lists of ascending distinct quantiles and bounds.
-
-    Where several kinds of accounting satisfy the request, the one under which the worst-off
-    draw gets the largest eps is taken.
-    """
-    engine = checked_mechanism(mechanism)
-    shares = feature_shares(len(quantiles), weights)
-    options = budget_options(engine, quantiles, shares, eps, delta, rho)
-    budgets, delta_spent = max(
-        options, key=lambda option: min(map(engine.least_eps, quantiles, option[0]))
-    )
-    costs = [engine.cost(q, budget) for q, budget in zip(quantiles, budgets, strict=True)]
-    total = compose(PrivacyLoss(eps=cost["eps"], delta=0.0, rho=cost["rho"]) for cost in costs)
-    if eps is not None:  # the parts add up to what was asked for, or less
-        total = replace(total, eps=float(eps), delta=delta_spent)
-    if rho is not None:
-        total = replace(total, rho=float(rho))
-    grids = tuple(make_grid(pair) for pair in bounds)
-    return ReleasePlan(engine, tuple(quantiles), grids, budgets, total)
-
-
-def budget_options(engine, quantiles, shares, eps, delta, rho):
-    """Return (the budget of each column, the delta they cost) for each kind of accounting."""
-    options = [
-        (tuple(budget.part(share) for share in shares), float(delta * (budget.unit == "rho")))
-        for budget in budgets_for(eps, delta, rho)
-    ]
-    if delta > 0 and hasattr(engine, "composed_budgets"):
-        composed = engine.composed_budgets(quantiles, shares, float(eps), float(delta))
-        options += [(composed, float(delta))] if composed else []
-    return options
-
-
-def charge_ledger(ledger, loss, **facts):
-    """Commit the spend to the ledger, if there is one, or raise; before any data are read."""
-    if ledger is not None:
-        from dpq_sklearn.ledger.ledger import charge
-
-        charge(ledger, loss, **facts)
-
-
-def release_values(plan, columns, streams, ranks_of=SortedColumn, turn=None):
-    """Return the released quantiles of each column. The one place where data meet a mechanism.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-        Of these columns.
-    columns : iterable
-        What `ranks_of` makes ranks of: fresh float64 arrays, or summaries.
-    streams : list of Randomness
-        One a column, so that it does not matter where and in which order columns are released.
-    ranks_of : callable
-        Takes a column and its grid.
-    turn : context manager or None
-        A lock, if other threads release as well. The many short steps of a mechanism all need
-        Python's lock: threads that fight over it are slower than threads that take turns.
-    """
-    turn = nullcontext() if turn is None else turn
-    released = []
-    parts = zip(columns, plan.grids, plan.quantiles, plan.budgets, streams, strict=True)
-    for column, grid, quantiles, budget, stream in parts:
-        ranks = ranks_of(column, grid)
-        with turn:
-            cells = plan.mechanism.release(ranks, quantiles, budget, stream)
-            released.append(shortest_decimals(grid, cells))
-    return released
+from dpq_sklearn.data.columns import checked_column
+from dpq_sklearn.data.sources import Column
+from dpq_sklearn.engine.grid import checked_bounds
+from dpq_sklearn.messages import shown
+from dpq_sklearn.release import pay, plan_release, release
 
 
 def dp_quantiles(
@@ -160,7 +51,7 @@ def dp_quantiles(
         (every quantile on its own) and "agg_tree" (noisy counts) are there for comparison.
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
-        who knows the seed can undo the noise.
+        anyone who knows the seed can remove the noise.
     ledger : PrivacyLedger, path or None, default=None
         Where the spend is recorded before `x` is read. Raises if it does not fit in.
     return_privacy : bool, default=False
@@ -194,17 +85,21 @@ def dp_quantiles(
     q_array = checked_quantiles(q)
     ascending, inverse = np.unique(q_array, return_inverse=True)
     plan = plan_release(
-        [ascending], eps=eps, delta=delta, rho=rho, bounds=[bounds], mechanism=mechanism
+        [ascending],
+        eps=eps,
+        delta=delta,
+        rho=rho,
+        bounds=[(-np.inf, np.inf) if bounds is None else checked_bounds(bounds)],
+        mechanism=mechanism,
+        adds_up=ledger is not None,
     )
-    randomness = make_randomness(random_state)
-    loss = replace(plan.loss, os_randomness=randomness.from_os)
-    charge_ledger(
-        ledger, loss, what="dp_quantiles", columns=1, detail=f"{ascending.size} quantiles"
-    )
-    (released,) = release_values(plan, [as_float_column(x, "x")], randomness.spawn(1))
+    source = Column(checked_column(x, "x"), "x")
+    facts = {"what": "dp_quantiles", "columns": 1, "detail": f"{ascending.size} quantiles"}
+    paid = pay(plan, ledger, random_state, **facts)
+    (released,) = release(paid, source).quantiles
     values = released[inverse.reshape(q_array.shape)]
     values = float(values) if q_array.ndim == 0 else values
-    return (values, loss) if return_privacy else values
+    return (values, paid.plan.loss) if return_privacy else values
 
 
 def sanitize(
@@ -256,7 +151,7 @@ def sanitize(
     True
     """
     if isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 1:
-        raise ValueError(f"n_samples must be an integer >= 1, got {n_samples!r}.")
+        raise ValueError(f"n_samples must be an integer >= 1, got {shown(n_samples)}.")
     return dp_quantiles(
         x,
         (np.arange(n_samples) + 0.5) / n_samples,
@@ -279,12 +174,5 @@ def checked_quantiles(q):
     except ValueError:
         valid = False
     if not valid or not np.all((array > 0) & (array < 1)):
-        raise ValueError(f"q must be numbers strictly between 0 and 1, got {q!r}.")
+        raise ValueError(f"q must be numbers strictly between 0 and 1, got {shown(q)}.")
     return array.astype(np.float64)
-
-
-def checked_mechanism(name):
-    """Return the mechanism of that name."""
-    if not isinstance(name, str) or name not in MECHANISMS:
-        raise ValueError(f"mechanism must be one of {sorted(MECHANISMS)}, got {name!r}.")
-    return MECHANISMS[name]

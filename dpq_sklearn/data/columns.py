@@ -1,162 +1,267 @@
-"""Input: any column of real numbers becomes float64, and no error message quotes a value.
+"""Reading containers: every table of real numbers becomes floats, and no output quotes a cell.
 
-An exception is an output too. What may be said about a column that cannot be used is its name
-and the *type* of what it holds, never a cell of it; and nothing is raised or warned because of
-what the numbers are. NaN and every kind of missing value become NaN, infinities stay.
+An exception is an output, and so are a warning and the local variables in a traceback. Therefore
+reading has two steps:
+
+- `checked_table` and `checked_column` look at public facts alone: the container, its dimensions,
+  its names and its dtypes. What is wrong with these is raised before the price is paid.
+- `read_matrix` and `read_column` read the numbers. Only a cell of a column of objects can still be
+  wrong: it is reported by its column and its type. Every kind of missing value becomes NaN,
+  infinities stay.
 """
 
+import re
 import sys
+from contextlib import suppress
+from decimal import Decimal
+from numbers import Real
 
 import numpy as np
 from scipy import sparse
 
 _REAL_KINDS = "biuf"
+_REAL_ARROW_TYPES = r"(dictionary<values=)?(bool|u?int\d|halffloat|float|double|decimal|null)"
+_NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
+_PLAIN_TYPES = {float, int, bool, type(None)}
+_MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 _COLUMNS_AT_ONCE = 8
 _ROWS_AT_ONCE = 2048
 
 
-def quiet():
-    """Return a context in which the numbers decide about no warning, whatever np.seterr says."""
+def ignore_float_errors():
+    """Return a context in which numbers decide about no warning, whatever np.seterr says."""
     return np.errstate(all="ignore")
 
 
-def as_float_column(column, name):
-    """Return a one-dimensional float64 array with the numbers of `column`, always a copy.
-
-    `column` is a numpy array, a list, or a pandas or polars Series of a real dtype or of
-    objects that are real numbers.
-    """
-    array = _as_array(column, name)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, got {array.ndim} dimensions.")
-    if array.dtype.kind in _REAL_KINDS:
-        with quiet():  # a longdouble beyond float64 becomes infinite
-            return array.astype(np.float64)
-    if array.dtype.kind == "O":
-        return np.array([_as_float(value, name) for value in array], dtype=np.float64)
-    # The dtype of text would tell how long it is.
-    kind = "text" if array.dtype.kind in "SU" else f"dtype {array.dtype}"
-    raise ValueError(f"{name} must hold real numbers, got {kind}.")
-
-
-def needs_conversion(X):
-    """Return whether check_array would have to read `X` cell by cell, and could quote a cell.
-
-    False for arrays and tables of real numbers, and for what this module does not know:
-    scikit-learn's own validation then looks at the container only.
-    """
-    if hasattr(X, "dtypes") and hasattr(X, "columns"):
-        return any(getattr(dtype, "kind", "O") not in _REAL_KINDS for dtype in X.dtypes)
-    if _is_arrow_table(X):
-        return True
-    if sparse.issparse(X) or not hasattr(X, "__array__"):
-        return False
-    return _as_array(X, "X").dtype.kind not in _REAL_KINDS
-
-
-def as_float_matrix(X):
-    """Return the float64 matrix of a table or an array of objects."""
-    if _is_arrow_table(X):
-        names, columns = X.column_names, X.columns
-    elif hasattr(X, "columns"):
-        names, columns = X.columns, [X[name] for name in X.columns]
-    else:
-        array = _as_array(X, "X")
-        if array.ndim != 2:
-            return as_float_column(array.ravel(), "X").reshape(array.shape)
-        names, columns = range(array.shape[1]), array.T
-    floats = [
-        as_float_column(column, f"column {name!r} of X")
-        for name, column in zip(names, columns, strict=True)
-    ]
-    return np.column_stack(floats) if floats else np.empty((len(X), 0))
-
-
-def _is_arrow_table(X):
-    return hasattr(X, "column_names") and hasattr(X, "schema")
-
-
-def as_table(X):
-    """Return `X` if it is a table or a matrix, else as an array, which tells its dimensions."""
-    if type(X).__module__.partition(".")[0] == "pyarrow" and type(X).__name__ == "RecordBatch":
-        return sys.modules["pyarrow"].Table.from_batches([X])
-    is_table = hasattr(X, "columns") or _is_arrow_table(X) or sparse.issparse(X)
-    is_matrix = getattr(X, "ndim", None) == 2 and not isinstance(X, np.ma.MaskedArray)
-    return X if is_table or is_matrix else _as_array(X, "X")
-
-
-def refuse_what_sklearn_would_quote(X):
-    """Raise for input whose numbers scikit-learn's own error messages would print."""
-    ndim, dtype = getattr(X, "ndim", None), getattr(X, "dtype", None)
-    if ndim in (0, 1):
+def checked_table(X):
+    """Return `X` as a table or an array that has a shape and dtypes, or raise; reads no cell."""
+    X = _with_dtypes(X, "X")
+    if type(X).__name__ == "RecordBatch":  # scikit-learn finds the names of a table only
+        X = sys.modules["pyarrow"].Table.from_batches([X])
+    if _n_dimensions(X) < 2:
         raise ValueError(
-            f"Expected 2D array, got {ndim}D array instead. Reshape your data either using "
-            "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
-            "it contains a single sample."
+            f"Expected 2D array, got {_n_dimensions(X)}D array instead. Reshape your data either "
+            "using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) "
+            "if it contains a single sample. The rows of a list must have one length."
         )
-    if getattr(dtype, "kind", None) == "c":
-        raise ValueError(f"Complex data not supported: X must hold real numbers, got {dtype}.")
+    for name, dtype in zip(*_names_and_dtypes(X), strict=True):
+        _check_dtype(dtype, f"column {name!r} of X")
+    return X
+
+
+def checked_column(x, name):
+    """Return `x` as a column that has a dtype, or raise; reads no cell."""
+    x = _with_dtypes(x, name)
+    if _n_dimensions(x) != 1:
+        raise ValueError(f"{name} must be one-dimensional, got {_n_dimensions(x)} dimensions.")
+    _check_dtype(x.type if _library(x) == "pyarrow" else x.dtype, name)
+    return x
+
+
+def stand_in(X):
+    """Return zeros of the shape of a checked table, for checks that need no numbers.
+
+    They take no memory. A sparse matrix stands for itself: scikit-learn refuses it.
+    """
+    return X if sparse.issparse(X) else np.broadcast_to(np.zeros(()), X.shape)
+
+
+# Error reporters store the local variables of every frame of a traceback. So a read that fails
+# returns its exception, which is raised where there are no data. The callers' frames hold theirs.
+
+
+def read_matrix(X):
+    """Return the numbers of a checked table as a float64 or float32 matrix, a copy or not."""
+    matrix = matrix_or_error(X)
+    del X
+    if isinstance(matrix, Exception):
+        raise matrix
+    return matrix
+
+
+def read_column(x, name):
+    """Return the numbers of a checked column as a float64 array, always a copy."""
+    floats = _floats_or_error(x, name)
+    del x
+    if isinstance(floats, Exception):
+        raise floats
+    return floats
+
+
+def matrix_or_error(X, first_column=0):
+    """Return the matrix of a checked table, or an exception to be raised elsewhere.
+
+    `first_column` is the number of the first column of an array that is a part of a wider one.
+    """
+    names, dtypes = _names_and_dtypes(X)
+    dtypes = set(dtypes)
+    if dtypes and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in dtypes):
+        common = np.result_type(*dtypes)
+        common = common if common in (np.float64, np.float32) else np.float64
+        with ignore_float_errors():  # a longdouble beyond float64 becomes infinite
+            if isinstance(X, np.ma.MaskedArray):
+                return X.astype(common).filled(np.nan)
+            return X.to_numpy(dtype=common) if hasattr(X, "iloc") else np.asarray(X, dtype=common)
+    matrix = np.empty(X.shape, order="F")
+    for index, (name, column) in enumerate(zip(names, _columns_of(X), strict=True)):
+        name = index + first_column if isinstance(X, np.ndarray) else name
+        floats = _floats_or_error(column, f"column {name!r} of X")
+        if isinstance(floats, Exception):
+            return floats
+        matrix[:, index] = floats
+    return matrix
 
 
 def readable_columns(X):
-    """Yield each column of a matrix as a contiguous float64 array that is only to be read."""
+    """Return the columns of a matrix as contiguous float64 rows that are only to be read."""
     if X.dtype == np.float64 and (X.flags.f_contiguous or X.shape[1] == 1):
-        yield from (np.ascontiguousarray(column) for column in X.T)
-    else:
-        yield from fresh_columns(X)
+        return np.ascontiguousarray(X.T)
+    columns = np.empty(X.shape[::-1])
+    fill_columns(columns, X)
+    return columns
 
 
-def fresh_columns(X):
-    """Yield each column of a matrix as a contiguous float64 array that may be overwritten.
-
-    Columns are copied a few at a time and in blocks of rows, which stay in the cache.
-    """
-    n_rows, n_columns = X.shape
-    for first in range(0, n_columns, _COLUMNS_AT_ONCE):
-        some = X[:, first : first + _COLUMNS_AT_ONCE]
-        block = np.empty((some.shape[1], n_rows))
-        with quiet():
-            for start in range(0, n_rows, _ROWS_AT_ONCE):
-                block[:, start : start + _ROWS_AT_ONCE] = some[start : start + _ROWS_AT_ONCE].T
-        yield from block
+def fill_columns(columns, X):
+    """Copy the columns of a matrix into rows, in blocks that stay in the cache."""
+    for first in range(0, X.shape[1], _COLUMNS_AT_ONCE):
+        part = slice(first, first + _COLUMNS_AT_ONCE)
+        for start in range(0, X.shape[0], _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            columns[part, rows] = X[rows, part].T
 
 
-def _as_array(column, name):
-    if isinstance(column, np.ma.MaskedArray):
-        return column.astype(np.float64).filled(np.nan)
-    if hasattr(column, "to_numpy"):  # pandas, polars and Arrow: nulls need a word
-        dtype = str(getattr(column, "dtype", ""))
-        library = type(column).__module__.partition(".")[0]
-        if library == "pandas" and dtype[:1].isupper():
-            return _masked_pandas(column, name, dtype)
-        return column.to_numpy(**({"zero_copy_only": False} if library == "pyarrow" else {}))
+def _with_dtypes(X, name):
+    """Return `X` if it tells its dtypes without being read, else as an array."""
+    X = X.to_native() if hasattr(X, "to_native") else X  # narwhals
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError(f"{name} must hold its rows, got a LazyFrame: pass {name}.collect().")
+    known = isinstance(X, np.ndarray) or sparse.issparse(X) or hasattr(X, "iloc")
+    if known or _library(X) in ("pandas", "polars", "pyarrow"):
+        return X
     try:
-        return np.asarray(column)
-    except ValueError:
+        if hasattr(X, "__array__"):
+            return np.asarray(X)
+        if isinstance(X, (list, tuple)):  # NumPy would read what is below the masks of rows
+            X = [row.tolist() if isinstance(row, np.ma.MaskedArray) else row for row in X]
+        return np.array(X, dtype=object)  # a list has no dtype, so it is one of objects
+    except Exception:
         pass  # raised below, not from here: an error's context can be printed, too
-    raise ValueError(f"{name} must not be a ragged sequence.")
+    raise TypeError(f"{name} must be a table or an array, got an object of {type(X).__name__}.")
 
 
-def _masked_pandas(column, name, dtype):
-    try:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        pass
-    raise ValueError(f"{name} must hold real numbers, got dtype {dtype}.")
+def _check_dtype(dtype, name):
+    """Raise for a dtype that holds neither real numbers nor objects, which may be such."""
+    if _may_hold_numbers(dtype):
+        return
+    kind = getattr(dtype, "kind", None)
+    # What follows the name can be categories, fill values or the length of text.
+    word = _NAMES_OF_KINDS.get(kind) or re.match(r"\w*(\[\w+\])?", str(dtype)).group()
+    prefix = "Complex data not supported: " if kind == "c" else ""
+    raise ValueError(f"{prefix}{name} must hold real numbers, got dtype {word}.")
 
 
-def _as_float(value, name):
-    """Return one object as a float: missing values as NaN, integers too large as infinity."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return np.nan
-    if not isinstance(value, (str, bytes, complex)):
-        try:
-            return float(value)
-        except OverflowError:
-            return np.inf if value > 0 else -np.inf
-        except (TypeError, ValueError):
-            pass
-    raise TypeError(
-        f"{name}: every argument must be neither a string nor another object but a real number, "
-        f"got one of type {type(value).__name__}."
+def _may_hold_numbers(dtype):
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in _REAL_KINDS + "O"
+    if _library(dtype) == "polars":
+        return dtype.is_numeric() or str(dtype) in ("Boolean", "Null", "Object")
+    if _library(dtype) == "pyarrow":
+        return re.match(_REAL_ARROW_TYPES, str(dtype)) is not None
+    if hasattr(dtype, "pyarrow_dtype"):
+        return _may_hold_numbers(dtype.pyarrow_dtype)
+    if hasattr(dtype, "categories"):
+        is_text = dtype.categories.inferred_type == "string"  # pandas 2 has objects there
+        return _may_hold_numbers(dtype.categories.dtype) and not is_text
+    return dtype.kind in _REAL_KINDS
+
+
+def _floats_or_error(column, name):
+    with ignore_float_errors():
+        floats = _floats_or_type(column)
+    if not isinstance(floats, str):
+        return floats
+    # The second sentence has the words that scikit-learn's checks look for.
+    return TypeError(
+        f"{name} must hold real numbers, got a cell of type {floats}. The argument must be free "
+        "of strings and of other objects that are not numbers."
     )
+
+
+def _floats_or_type(column):
+    """Return the floats of a column, or the name of the type of a cell that is not a number."""
+    library, dtype = _library(column), getattr(column, "dtype", None)
+    if hasattr(dtype, "pyarrow_dtype"):
+        library, column = "pyarrow", sys.modules["pyarrow"].array(column)
+    if library == "pyarrow":
+        is_float = str(column.type) in ("halffloat", "float", "double")
+        column = column if is_float else column.cast("float64", safe=False)
+        array = column.to_numpy(zero_copy_only=False)
+    elif library == "polars":
+        array = (column if str(dtype) == "Object" else column.cast(float)).to_numpy()
+    elif hasattr(dtype, "categories"):
+        floats = _floats_or_type(dtype.categories)
+        codes = np.asarray(getattr(column, "cat", column).codes)  # -1 if missing
+        return floats if isinstance(floats, str) else np.append(floats, np.nan)[codes]
+    elif isinstance(column, np.ma.MaskedArray):
+        array = column.astype(object if dtype.kind == "O" else np.float64).filled(np.nan)
+    elif isinstance(dtype, np.dtype):
+        array = np.asarray(column)
+    else:
+        array = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return _floats_of_objects(array) if array.dtype.kind == "O" else array.astype(np.float64)
+
+
+def _floats_of_objects(cells):
+    """Return the cells as floats, or the name of the type of one that is not a number."""
+    if set(map(type, cells)) <= _PLAIN_TYPES:
+        try:
+            return cells.astype(np.float64)
+        except OverflowError:  # an integer beyond float64
+            pass
+    floats = [_as_float(cell) for cell in cells]
+    strange = [type(cell) for cell, number in zip(cells, floats, strict=True) if number is None]
+    return min(kind.__name__ for kind in strange) if strange else np.array(floats)
+
+
+def _as_float(cell):
+    """Return an object as a float: NaN if it is missing, None if it is not a real number.
+
+    Its type decides. What an object of an odd type raises does not matter: it is no number then.
+    """
+    kind = type(cell)
+    if kind.__name__ in _MISSING_TYPES:
+        return np.nan
+    if not issubclass(kind, (Real, Decimal, np.bool_)) or issubclass(kind, np.timedelta64):
+        return None
+    with suppress(Exception):
+        try:
+            return float(cell)
+        except OverflowError:
+            return np.inf if cell > 0 else -np.inf
+    return np.nan if issubclass(kind, Decimal) else None  # a signalling NaN
+
+
+def _library(thing):
+    return type(thing).__module__.partition(".")[0]
+
+
+def _n_dimensions(X):
+    return len(getattr(X, "shape", (None,)))  # the arrays of Arrow have no shape
+
+
+def _names_and_dtypes(X):
+    """Return the names and the dtypes of the columns, which have numbers in an array."""
+    if hasattr(X, "dtypes"):
+        return X.columns, list(X.dtypes)
+    if hasattr(X, "schema"):
+        return X.column_names, X.schema.types
+    return range(X.shape[1]), [X.dtype] * X.shape[1]
+
+
+def _columns_of(X):
+    """Return the columns by their positions: names may occur twice."""
+    if hasattr(X, "iloc"):
+        return [X.iloc[:, index] for index in range(X.shape[1])]
+    if isinstance(X, np.ndarray):
+        return X.T
+    return X.columns if hasattr(X, "schema") and _library(X) == "pyarrow" else X.get_columns()

@@ -1,15 +1,24 @@
 """Dask: partitions are counted where they are, and transformed when they are asked for.
 
-Imported only when a dask collection is passed. A fit sends the public grids to the workers, which
+Imported only when a dask collection is passed. A fit sends the public grid to the workers, which
 send back summaries; these are merged as a tree, and the release happens once, on the client. A
 summary is a pure function of its partition, so a worker that dies costs time and no budget.
 """
+
+from dataclasses import dataclass
 
 import dask
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn.data.columns import as_float_matrix, needs_conversion, readable_columns
+from dpq_sklearn.data.columns import (
+    checked_table,
+    ignore_float_errors,
+    matrix_or_error,
+    readable_columns,
+)
+from dpq_sklearn.data.sources import Records, at_least_one
+from dpq_sklearn.engine.ranks import CellWeights
 from dpq_sklearn.engine.summaries import merge_columns, summarize
 
 # So many summaries are merged at a time.
@@ -46,49 +55,68 @@ def is_frame(X):
     return hasattr(type(X), "map_partitions")
 
 
-def summaries_of(X, grids):
-    """Return the number of rows and one summary a column of a dask collection; computes."""
-    if is_frame(X):
-        columns = [_delayed_counts(X.to_delayed(), grids)]
-    else:
-        blocks = X.to_delayed().T  # one row of blocks for each block of columns
-        ends = np.cumsum((0, *X.chunks[1]))
-        columns = [
-            _delayed_counts(part, grids[first:last])
-            for part, first, last in zip(blocks, ends[:-1], ends[1:], strict=True)
-        ]
-    counted = dask.compute(*columns)
-    return counted[0][0], [summary for _, summaries in counted for summary in summaries]
+@dataclass(frozen=True)
+class Collection:
+    """A dask DataFrame or Array whose types are checked: a source of records."""
+
+    X: object
+
+    def read(self, grid):
+        """Return the records of all partitions; computes."""
+        if is_frame(self.X):
+            parts = [_delayed_summaries(self.X.to_delayed(), grid, 0)]
+        else:
+            blocks = self.X.to_delayed().T  # one row of blocks for each block of columns
+            ends = np.cumsum((0, *self.X.chunks[1]))
+            parts = [
+                _delayed_summaries(part, grid[first:last], first)
+                for part, first, last in zip(blocks, ends[:-1], ends[1:], strict=True)
+            ]
+        found = dask.compute(*parts)
+        error = _first_error(found)
+        if error is not None:
+            raise error
+        summaries = [summary for _, of_part in found for summary in of_part]
+        return Records(CellWeights(summaries, grid), at_least_one(found[0][0]))
 
 
-def _delayed_counts(parts, grids):
+def _delayed_summaries(parts, grid, first_column):
     """Return the delayed number of rows and summaries of parts of the same columns."""
-    grids = dask.delayed(grids, traverse=False)
-    level = [dask.delayed(count_part)(part, grids) for part in parts]
+    grid = dask.delayed(grid, traverse=False)
+    level = [dask.delayed(summarize_part)(part, grid, first_column) for part in parts]
     while len(level) > 1:
         groups = range(0, len(level), MERGED_AT_ONCE)
         level = [dask.delayed(merge_parts)(level[i : i + MERGED_AT_ONCE]) for i in groups]
     return level[0]
 
 
-def count_part(part, grids):
-    """Return the number of rows of a partition, and one summary a column."""
-    matrix = as_float_matrix(part) if needs_conversion(part) else _real_matrix(part)
-    columns = zip(readable_columns(matrix), grids, strict=True)
-    return matrix.shape[0], [summarize(column, grid) for column, grid in columns]
+def summarize_part(part, grid, first_column=0):
+    """Return the number of rows of a partition, and a summary of each column; or an exception.
 
-
-def _real_matrix(part):
-    """Return a matrix of float64 of a partition that has real numbers only."""
-    if hasattr(part, "to_numpy"):
-        return part.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.asarray(part, dtype=np.float64)
+    A worker that raised would log what it was working on, which is private.
+    """
+    try:
+        matrix = matrix_or_error(checked_table(part), first_column)
+    except (TypeError, ValueError) as error:  # of types that are not those of the collection
+        matrix = error.with_traceback(None)
+    if isinstance(matrix, Exception):
+        return matrix
+    with ignore_float_errors():
+        columns = enumerate(readable_columns(matrix))
+        return matrix.shape[0], [summarize(values, grid, column) for column, values in columns]
 
 
 def merge_parts(parts):
-    """Return the sum of what `count_part` returned for several partitions."""
+    """Return the sum of what `summarize_part` returned for several partitions; or an exception."""
+    error = _first_error(parts)
+    if error is not None:
+        return error
     rows, summaries = zip(*parts, strict=True)
     return sum(rows), merge_columns(summaries)
+
+
+def _first_error(parts):
+    return next((part for part in parts if isinstance(part, Exception)), None)
 
 
 def map_rows(X, function, meta, names):

@@ -41,8 +41,8 @@ def blocks_of_rows(n_rows, n_jobs, least=65536):
 class Progress:
     """How far the reading of batches has come: for the person who holds the data.
 
-    Used as a context, it adds to any exception how many batches had been read. Not how many
-    rows: these are private, and exceptions end up in logs.
+    Used as a context, it adds to any exception that nothing was released. It does not say how far
+    the reading had come: that tells where the row is that cannot be read.
     """
 
     def __init__(self, verbose=False, callback=None):
@@ -73,8 +73,7 @@ class Progress:
         if self._verbose and self.n_batches:
             self._print(end="\n")
         if error is not None:
-            batches = "1 batch" if self.n_batches == 1 else f"{self.n_batches} batches"
-            add_note(error, f"{batches} had been read. Nothing was released.")
+            add_note(error, "The reading of the batches stopped. Nothing was released.")
 
 
 def add_note(error, note):

@@ -1,359 +1,336 @@
-"""The public grid: value <-> cell, with bounds and without, fixed before any data are seen.
+"""The public grid: which cell a number lies in, and how much grid measure a cell has.
 
-Every number belongs to one of `n_cells` cells, and every cell has `positions_per_cell`
-positions, the integers among which the mechanisms choose. Only cells are ever released, as
-the number with the fewest decimal digits inside them, so an output has no low-order bits that
-could betray the data.
+Every number belongs to one cell, and every cell has `positions_per_cell` positions, among which
+the records of the cell are spread. The grid is fixed before any data are seen. Only cells are ever
+released, as the number with the fewest decimal digits inside them, so an output has no low-order
+bits that could betray the data.
 
-Cells have *masses*: a cell that holds a round number (37, 0.25, 1e6) has more than another, as
+Cells have equal width in a signed logarithm of the value: the number of floats between zero and
+the value, which is the float's bit pattern. That is exact, monotone and alike on every machine,
+which no library's ``log`` promises. Below a smallest power of two the scale is linear, through
+zero. Cell 0 begins at zero; negative numbers have negative cells.
+
+The *grid measure* of a cell is 1, and more if the cell holds a round number (37, 0.25, 1e6):
 people write down round numbers, and many records may share one. Between two of them lie millions
-of empty cells, which would otherwise win against the one that the records are in.
+of empty cells, which would otherwise win against the one cell that the records are in.
 """
 
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-N_CELLS = 2**40
-POSITIONS_PER_CELL = 2**21
-# More than the mass of all positions of a grid, which so are 64-bit integers.
-MOST_MASS = 2**63
-# The multiples of a power of ten share a tenth of the mass that all cells have without them,
+FULL_RESOLUTION = 40  # at most 2^40 cells in a column
+POSITIONS_PER_CELL = 2**10
+# More than the grid measure of all positions of a column: 2^50 positions, and round numbers.
+MOST_MEASURE = 2**53
+# The multiples of each power of ten share a tenth of the measure that all cells have without them,
 # unless so few of them would be too attractive for records that are just near.
 ROUND_SHARE = 0.1
-# Powers of ten that are less than this many cells apart have nothing to stand out from.
+MOST_OF_A_DECADE, MOST_OF_A_COLUMN = 1 / 200, 1 / 4000
+# Round numbers that are less than this many cells apart have nothing to stand out from.
 _CELLS_BETWEEN = 100
 
-# The unbounded grid is logarithmic from 2^-10 to 2^64, which holds every 64-bit integer, and
-# linear below: there its cells are 1.3e-13 wide. A logarithm that went on would fill the gap
-# around zero with most of the cells and draw the quantiles of centred data to it.
-SMALLEST = 2.0**-10
-LARGEST = 2.0**64
-_OCTAVES = 1 + 10 + 64  # one for everything below SMALLEST, then one for each power of two
 _STEPS_PER_OCTAVE = 2**52  # floats in an octave
-_SMALLEST_BITS = int(np.float64(SMALLEST).view(np.int64))
-_LARGEST_BELOW = float(np.nextafter(LARGEST, 0.0))
-_FIRST_DECADE = -4
-_POWERS = np.array([float(f"1e{power}") for power in range(_FIRST_DECADE, 20)])
+# Without bounds the scale is logarithmic from 2^-10 to 2^64, which holds every 64-bit integer.
+_SMALLEST_EXPONENT, _LARGEST_EXPONENT = -10, 64
+# With bounds it is logarithmic over the largest octaves below the larger bound.
+_OCTAVES_BETWEEN_BOUNDS = 20
+_LEAST_EXPONENT = -900  # so that no power of ten below overflows
+_FIRST_POWER = -308
+_POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(_FIRST_POWER, 309)])
 
 
-class _Decimals(NamedTuple):
-    """How many powers of ten have masses, how many cells the multiples of the least are apart, and
-    the largest mass of a multiple.
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The grids of several columns: arrays with one entry for each column.
+
+    Methods take the column of each cell or value as `columns`, an index into these arrays that
+    broadcasts with it.
+
+    Attributes
+    ----------
+    low, high : values are clipped to these
+    is_open_low, is_open_high : whether that end is the end of the scale, and not a bound
+    smallest_exponent : the scale is linear below this power of two
+    steps_per_cell : how many floats are one cell
+    positions_per_cell : the same number for all columns
     """
 
-    n_powers: int
-    apart: float
-    most: float
-
-
-class _Masses:
-    """The public masses of the cells, shared by both grids.
-
-    A grid numbers the numbers of its finest decimal by whole *heights*, those of ten times that
-    size by multiples of 10, and so on. The mass before a cell is the number of cells before it,
-    and for each power of ten the number of its multiples before it times their mass.
-    """
-
-    @cached_property
-    def _round_masses(self):
-        """The powers of ten, in heights, and the masses of a multiple of each: whole numbers."""
-        n_powers, apart, most = self._decimals
-        powers = 10 ** np.arange(max(n_powers, 0), dtype=np.int64)
-        return powers, np.minimum(ROUND_SHARE * apart * powers, most).astype(np.int64)
-
-    def masses(self, cells):
-        """Return the mass of all cells before each of the given ones, and that of each itself."""
-        powers, of_multiples = self._round_masses
-        if powers.size == 0:
-            return cells, np.ones_like(cells)
-        flat = cells.ravel()
-        heights, next_heights = self._heights_before(np.array((flat, flat + 1)))
-        before = flat + of_multiples @ _multiples(powers, heights)
-        own = np.ones_like(flat)
-        round_ones = np.flatnonzero(next_heights > heights)
-        ends = _multiples(powers, next_heights[round_ones])
-        own[round_ones] += of_multiples @ (ends - _multiples(powers, heights[round_ones]))
-        return before.reshape(cells.shape), own.reshape(cells.shape)
-
-    def cells_by_mass(self, first, last, masses):
-        """Return cells in [first, last): each for as many of the masses 0, 1, ... as it has.
-
-        In an order of its own: first all cells, then the multiples of each power of ten.
-        """
-        cells = first + masses
-        beyond = np.flatnonzero(cells >= last)
-        if beyond.size:
-            powers, round_masses = self._round_masses
-            begin = _multiples(powers, self._heights_before(first[beyond]))
-            end = _multiples(powers, self._heights_before(last[beyond]))
-            of_powers = round_masses[:, None] * (end - begin)
-            up_to = np.cumsum(of_powers, axis=0)
-            rest = cells[beyond] - last[beyond]
-            which = (rest >= up_to).sum(axis=0)
-            chosen = which, np.arange(beyond.size)
-            rest -= (up_to - of_powers)[chosen]
-            multiples = begin[chosen] + rest // round_masses[which]
-            cells[beyond] = self._cells_of_heights(multiples * powers[which])
-        return cells
-
-    def _cells_of_heights(self, heights):
-        """Return the cell that holds the number of each height, as `_heights_before` has it."""
-        cells = self.cells_of(self._numbers_at(heights))
-        at, behind = self._heights_before(np.array((cells, cells + 1)))
-        for index in np.flatnonzero((at > heights) | (behind <= heights)):  # off by a last bit
-            cells[index] = bisect_right(_HeightsBefore(self), heights[index]) - 1
-        return cells
-
-
-def _multiples(powers, heights):
-    """Return how many multiples of each power lie from 0 up to each height."""
-    return -(-heights // powers[:, None])
-
-
-class _HeightsBefore:
-    """The heights before the cells of a grid as an ascending sequence."""
-
-    def __init__(self, grid):
-        self._grid = grid
-
-    def __len__(self):
-        return self._grid.n_cells + 1
-
-    def __getitem__(self, cell):
-        return self._grid._heights_before(np.array([cell]))[0]
-
-
-@dataclass(frozen=True)
-class UnboundedGrid(_Masses):
-    """Cells of equal width in a signed logarithm of the value: fine near 0, coarse far away.
-
-    A magnitude's steps are the number of floats below it, that is, its bit pattern: the
-    logarithm, taken linearly between powers of two. Below 2^-10 the steps are linear down to 0.
-    This costs no logarithm, and it is exact, monotone and alike on every machine, which no
-    library's ``log`` promises. Zero is the lower end of the cell ``n_cells / 2``.
-    """
-
-    n_cells: int = N_CELLS
+    low: np.ndarray
+    high: np.ndarray
+    is_open_low: np.ndarray
+    is_open_high: np.ndarray
+    smallest_exponent: np.ndarray
+    steps_per_cell: np.ndarray
     positions_per_cell: int = POSITIONS_PER_CELL
-    #: whether `lower_edges` are, to the last bit, the least values of the cells
-    edges_are_exact = True
 
     @property
-    def _steps_per_cell(self):
-        return _OCTAVES * _STEPS_PER_OCTAVE // (self.n_cells // 2)
+    def n_columns(self):
+        return self.low.size
 
-    def cells_of(self, values):
-        """Return the cell of each value (no NaN); what lies beyond +-2^64 is clipped."""
-        with np.errstate(all="ignore"):
-            return self._cells_of(values)
+    def __getitem__(self, columns):
+        """Return the grids of a slice of the columns."""
+        fields = (self.low, self.high, self.is_open_low, self.is_open_high)
+        steps = (self.smallest_exponent, self.steps_per_cell)
+        return Grid(*(field[columns] for field in (*fields, *steps)), self.positions_per_cell)
 
-    def _cells_of(self, values):
-        magnitudes = np.minimum(np.abs(values), _LARGEST_BELOW)
-        steps = magnitudes.view(np.int64) - (_SMALLEST_BITS - _STEPS_PER_OCTAVE)
+    @cached_property
+    def first(self):
+        """The first cell of each column."""
+        return self.cells_of(self.low, slice(None))
+
+    @cached_property
+    def end(self):
+        """The cell behind the last one of each column."""
+        return self.cells_of(self.high, slice(None)) + 1
+
+    def cells_of(self, values, columns):
+        """Return the cell of each value (no NaN)."""
+        clipped = np.minimum(np.maximum(values, self.low[columns]), self.high[columns])
+        return self._steps_of(clipped, columns) // self.steps_per_cell[columns]
+
+    def lower_edges(self, cells, columns):
+        """Return the lower end of each cell: to the last bit, the least value in it."""
+        return self._values_at(cells * self.steps_per_cell[columns], columns)
+
+    def middles(self, cells, columns):
+        """Return the middle of each cell as a float."""
+        steps_per_cell = self.steps_per_cell[columns]
+        middles = self._values_at(cells * steps_per_cell + steps_per_cell // 2, columns)
+        return np.minimum(np.maximum(middles, self.low[columns]), self.high[columns])
+
+    def contain(self, cells, values, columns):
+        """Return whether each value lies in its cell, not clipped to it."""
+        inside = (self.low[columns] <= values) & (values <= self.high[columns])
+        return inside & (self.cells_of(values, columns) == cells)
+
+    def _steps_of(self, values, columns):
+        """Return the number of floats (below the smallest power of two: of steps) from zero."""
+        exponents = self.smallest_exponent[columns]
+        magnitudes = np.abs(values)
+        steps = magnitudes.view(np.int64) - self._bits_at_zero[columns]
         signs = values.view(np.int64) >> 63  # -1 or 0; negates without a branch for each value
         steps ^= signs
         steps -= signs
-        tiny = magnitudes < SMALLEST
-        if tiny.any():
-            steps[tiny] = np.floor(values[tiny] * (_STEPS_PER_OCTAVE / SMALLEST))
-        steps //= self._steps_per_cell
-        steps += self.n_cells // 2
+        is_tiny = magnitudes < np.ldexp(1.0, exponents)
+        if is_tiny.any():
+            tiny_exponents = np.broadcast_to(exponents, values.shape)[is_tiny]
+            steps[is_tiny] = np.floor(np.ldexp(values[is_tiny], 52 - tiny_exponents))
         return steps
 
-    def contain(self, cells, values):
-        """Return whether each value lies in its cell, not clipped to it."""
-        return (self.cells_of(values) == cells) & (np.abs(values) <= LARGEST)
-
-    def lower_edges(self, cells):
-        """Return the lower end of each cell as a float."""
-        steps = (np.asarray(cells) - self.n_cells // 2) * self._steps_per_cell
-        return self._values_at(steps)
-
-    def middles(self, cells):
-        """Return the middle of each cell as a float."""
-        steps = (np.asarray(cells) - self.n_cells // 2) * self._steps_per_cell
-        return self._values_at(steps + self._steps_per_cell // 2)
+    def _values_at(self, steps, columns):
+        magnitudes = np.abs(steps)
+        bits = magnitudes + self._bits_at_zero[columns]
+        tiny = np.ldexp(magnitudes.astype(np.float64), self.smallest_exponent[columns] - 52)
+        values = np.where(magnitudes < _STEPS_PER_OCTAVE, tiny, bits.view(np.float64))
+        return np.copysign(values, steps)
 
     @cached_property
-    def _decimals(self):
-        """Numbers of up to so many digits that two of them are far enough apart."""
-        cells = self.n_cells / 2 / _OCTAVES * np.log2(10.0)  # between powers of ten
-        digits = int(np.floor(np.log10(cells / (9 * _CELLS_BETWEEN)))) + 1
-        return _Decimals(digits, cells / (9 * 10.0 ** (digits - 1)), cells / 200)
+    def _bits_at_zero(self):
+        """The bit pattern from which steps are counted: an octave below the smallest power."""
+        smallest = np.ldexp(1.0, self.smallest_exponent)
+        return smallest.view(np.int64) - _STEPS_PER_OCTAVE
 
-    def _heights_before(self, cells):
-        """Return the least height not below each cell; see `_decades`."""
-        edges = self.lower_edges(cells)
-        decades = np.maximum(np.searchsorted(_POWERS, np.abs(edges), side="right") - 1, 0)
-        factors, divisors = self._decades
-        heights = np.ceil(edges * factors[decades] / divisors[decades]).astype(np.int64)
-        return heights + np.sign(edges).astype(np.int64) * decades * self._heights_a_decade
+    def measure_before(self, cells, columns):
+        """Return the grid measure of all cells from cell 0 up to each cell, which is left out.
 
-    def _numbers_at(self, heights):
-        magnitudes = np.abs(heights)
-        decades = np.maximum(magnitudes - self._heights_a_decade // 9, 0) // self._heights_a_decade
-        factors, divisors = self._decades
-        mantissas = np.sign(heights) * (magnitudes - decades * self._heights_a_decade)
-        return mantissas * divisors[decades] / factors[decades]
-
-    @property
-    def _heights_a_decade(self):
-        return 9 * 10 ** (self._decimals.n_powers - 1)
-
-    @cached_property
-    def _decades(self):
-        """Factors and divisors, one of them 1, that make whole numbers of those with few digits.
-
-        So the height is linear from 0 to the first power of ten, and then in each decade.
+        It is the number of cells, and for each power of ten the number of its multiples times
+        their measure: a whole number, negative below zero.
         """
-        powers = self._decimals.n_powers - 1 - _FIRST_DECADE - np.arange(_POWERS.size)
-        return 10.0 ** np.maximum(powers, 0), 10.0 ** np.maximum(-powers, 0)
+        measure = cells.copy()
+        multiples = self._round_before(cells, columns)
+        for of_multiples in self._round_measures.T:
+            measure += of_multiples[columns] * multiples
+            multiples = -(-multiples // 10)
+        return measure
 
-    def _values_at(self, steps):
-        levels = np.abs(steps)
-        bits = levels + (_SMALLEST_BITS - _STEPS_PER_OCTAVE)
-        tiny = levels * (SMALLEST / _STEPS_PER_OCTAVE)
-        magnitudes = np.where(levels < _STEPS_PER_OCTAVE, tiny, bits.view(np.float64))
-        return np.copysign(magnitudes, steps)
+    def cells_at(self, first, last, measures, columns):
+        """Return cells in [first, last): each for as many of the measures 0, 1, ... as it has.
 
+        In an order of its own: first all cells, then the multiples of each power of ten.
+        """
+        cells = first + measures
+        beyond = np.flatnonzero(cells >= last)
+        if beyond.size == 0:
+            return cells
+        rest, columns = (cells - last)[beyond], columns[beyond]
+        begin = self._round_before(first[beyond], columns)
+        end = self._round_before(last[beyond], columns)
+        numbers = np.zeros_like(rest)
+        is_found = np.zeros(rest.shape, dtype=bool)
+        for power, of_multiples in enumerate(self._round_measures.T):
+            of_power = of_multiples[columns] * (end - begin)
+            is_here = ~is_found & (rest < of_power)
+            which = begin + rest // np.maximum(of_multiples[columns], 1)
+            numbers[is_here] = which[is_here] * 10**power
+            is_found |= is_here
+            rest = rest - of_power
+            begin, end = -(-begin // 10), -(-end // 10)
+        cells[beyond] = self._cells_of_round(numbers, columns)
+        return cells
 
-@dataclass(frozen=True)
-class BoundedGrid(_Masses):
-    """Cells of equal width between two public bounds; what lies outside is clipped."""
+    # Round numbers are numbered: those with the most digits by 0, 1, 2, ... from zero upwards,
+    # those with one digit less by multiples of 10 among these numbers, and so on.
 
-    low: float
-    high: float
-    n_cells: int = N_CELLS
-    positions_per_cell: int = POSITIONS_PER_CELL
-    edges_are_exact = False
+    def _round_before(self, cells, columns):
+        """Return the least round number (as its number) that does not lie before each cell."""
+        edges = self.lower_edges(cells, columns)
+        powers = np.searchsorted(_POWERS_OF_TEN, np.abs(edges), side="right") - 1 + _FIRST_POWER
+        decades = np.maximum(powers - self._first_decade[columns], 0)
+        mantissas = np.ceil(_scaled(edges, self._digits_behind(decades, columns)))
+        signs = np.sign(edges).astype(np.int64)
+        return mantissas.astype(np.int64) + signs * decades * self._numbers_a_decade[columns]
 
-    def cells_of(self, values):
-        """Return the cell of each value (no NaN)."""
-        with np.errstate(all="ignore"):
-            shares = np.minimum(np.maximum(values, self.low), self.high)
-            shares -= self.low
-            shares /= self.high - self.low
-            shares *= self.n_cells
-            return np.minimum(shares.astype(np.int64), self.n_cells - 1)
+    def _cells_of_round(self, numbers, columns):
+        """Return the cell of each round number, as `_round_before` has it."""
+        per_decade = self._numbers_a_decade[columns]
+        magnitudes = np.abs(numbers)
+        decades = np.maximum(magnitudes - per_decade // 9, 0) // per_decade
+        mantissas = (np.sign(numbers) * (magnitudes - decades * per_decade)).astype(np.float64)
+        values = _scaled(mantissas, -self._digits_behind(decades, columns))
+        cells = self.cells_of(values, columns)
+        is_off = self._round_before(cells, columns) > numbers
+        is_off |= self._round_before(cells + 1, columns) <= numbers
+        for index in np.flatnonzero(is_off):  # by a last bit
+            column = columns[index : index + 1]
+            edges = _RoundBefore(self, column, cells[index] - 2)
+            cells[index] += bisect_right(edges, numbers[index], hi=5) - 3
+        return cells
 
-    def contain(self, cells, values):
-        """Return whether each value lies in its cell, not clipped to it."""
-        return (self.cells_of(values) == cells) & (self.low <= values) & (values <= self.high)
-
-    def lower_edges(self, cells):
-        """Return the lower end of each cell as a float."""
-        return self._values_at(np.asarray(cells) / self.n_cells)
-
-    def middles(self, cells):
-        """Return the middle of each cell as a float."""
-        return self._values_at((np.asarray(cells) + 0.5) / self.n_cells)
-
-    @cached_property
-    def _decimals(self):
-        apart = 10.0**self._power if abs(self._power) < 300 else np.inf  # else it is no float
-        n_apart = max((self.high - self.low) / apart, 0.1)
-        n_powers = int(np.floor(np.log10(n_apart))) + 1
-        return _Decimals(n_powers, self.n_cells / n_apart, self.n_cells / 4000)
-
-    @cached_property
-    def _power(self):
-        """The least power of ten whose multiples are far enough apart, and can be told apart."""
-        far_enough = _CELLS_BETWEEN * ((self.high - self.low) / self.n_cells)
-        told_apart = max(abs(self.low), abs(self.high)) * 2.0**-50
-        return int(np.ceil(np.log10(max(far_enough, told_apart, 1e-300))))
-
-    def _heights_before(self, cells):
-        """Return the least height whose number is not before each cell: multiples of a power."""
-        edges = self._scaled(self.lower_edges(cells), -self._power)
-        heights = np.ceil(edges).astype(np.int64) - self._first_height
-        # An edge is off by some last bits. Where that matters, the cells of the numbers decide.
-        doubtful = np.abs(edges - np.rint(edges)) <= self._doubt
-        if doubtful.any():
-            numbers = self._numbers_at(np.array((heights[doubtful] - 1, heights[doubtful])))
-            one_less, as_is = self.cells_of(numbers)
-            heights[doubtful] += as_is < cells[doubtful]
-            heights[doubtful] -= (one_less >= cells[doubtful]) & (numbers[0] >= self.low)
-        # The last cell holds the upper bound.
-        heights[cells >= self.n_cells] = self._last_height + 1
-        return heights
+    def _digits_behind(self, decades, columns):
+        """Return by which power of ten the numbers of a decade become whole."""
+        return self._n_digits[columns] - 1 - self._first_decade[columns] - decades
 
     @cached_property
-    def _doubt(self):
-        """More than the error of an edge and of a cell together, in heights."""
-        return self._scaled(max(abs(self.low), abs(self.high)) * 2.0**-48, -self._power)
-
-    def _numbers_at(self, heights):
-        return self._scaled((heights + self._first_height).astype(np.float64), self._power)
+    def _first_decade(self):
+        """The power of ten from which on decades are counted; below, numbers are linear."""
+        return np.floor(self.smallest_exponent * np.log10(2.0)).astype(np.int64)
 
     @cached_property
-    def _first_height(self):
-        """A multiple of all powers below the lower bound: heights are counted from there."""
-        largest = 10 ** (self._decimals.n_powers - 1)
-        return int(np.floor(self._scaled(self.low, -self._power))) // largest * largest
+    def _cells_a_decade(self):
+        return _STEPS_PER_OCTAVE * np.log2(10.0) / self.steps_per_cell
 
     @cached_property
-    def _last_height(self):
-        height = int(np.floor(self._scaled(self.high, -self._power))) - self._first_height
-        return height + int(self._numbers_at(np.array([height + 1]))[0] <= self.high)
+    def _n_digits(self):
+        """Round numbers have at most so many digits: two of them are far enough apart."""
+        apart = np.maximum(self._cells_a_decade / (9 * _CELLS_BETWEEN), 0.1)
+        return np.floor(np.log10(apart)).astype(np.int64) + 1
 
-    @staticmethod
-    def _scaled(values, power):
-        return values * 10.0**power if power >= 0 else values / 10.0**-power
+    @cached_property
+    def _numbers_a_decade(self):
+        return 9 * 10 ** np.maximum(self._n_digits - 1, 0)
 
-    def _values_at(self, shares):
-        values = self.low + shares * (self.high - self.low)
-        return np.minimum(np.maximum(values, self.low), self.high)
+    @cached_property
+    def _round_measures(self):
+        """The measure of a multiple of each power of ten, for each column: whole numbers."""
+        powers = np.arange(max(int(self._n_digits.max()), 0))
+        apart = self._cells_a_decade / self._numbers_a_decade
+        shares = ROUND_SHARE * apart[:, None] * 10.0**powers
+        most = MOST_OF_A_DECADE * self._cells_a_decade
+        most = np.minimum(most, MOST_OF_A_COLUMN * (self.end - self.first))
+        measures = np.minimum(shares, most[:, None]).astype(np.int64)
+        return np.where(powers < self._n_digits[:, None], measures, 0)
 
 
-def make_grid(bounds):
-    """Return the grid for `bounds`: None, or a pair of finite numbers low < high."""
-    if bounds is None:
-        return UnboundedGrid()
-    low, high = checked_bounds(bounds)
-    return BoundedGrid(low, high)
+class _RoundBefore:
+    """`Grid._round_before` of the cells from `first` on, as an ascending sequence."""
+
+    def __init__(self, grid, column, first):
+        self._grid, self._column, self._first = grid, column, first
+
+    def __getitem__(self, index):
+        return self._grid._round_before(np.array([self._first + index]), self._column)[0]
+
+
+def _scaled(values, powers):
+    """Return values times powers of ten; powers below 1 divide, which rounds only once."""
+    factors = _POWERS_OF_TEN[np.abs(powers) - _FIRST_POWER]
+    return np.where(powers >= 0, values * factors, values / factors)
+
+
+def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION):
+    """Return the grids for checked bounds, a pair for each column; open ends are infinite.
+
+    A column has about ``2**resolution`` cells, unless there are fewer floats between its bounds.
+    """
+    if not 1 <= resolution <= FULL_RESOLUTION:
+        raise ValueError(
+            f"resolution must be an integer from 1 to {FULL_RESOLUTION}, got {resolution!r}."
+        )
+    fields = zip(*(_grid_of_column(*pair, resolution) for pair in bounds_of_columns), strict=True)
+    types = (np.float64, np.float64, bool, bool, np.int64, np.int64)
+    return Grid(*(np.array(field, dtype=kind) for field, kind in zip(fields, types, strict=True)))
+
+
+def _grid_of_column(low, high, resolution):
+    """Return the fields of `Grid` for one column."""
+    is_open_low, is_open_high = np.isinf(low), np.isinf(high)
+    if is_open_low or is_open_high:
+        largest = float(np.nextafter(2.0**_LARGEST_EXPONENT, 0.0))
+        n_octaves = 1 + _LARGEST_EXPONENT - _SMALLEST_EXPONENT
+        steps_per_cell = n_octaves * _STEPS_PER_OCTAVE >> (resolution - 1)
+        low, high = min(max(low, -largest), largest), max(min(high, largest), -largest)
+        return low, high, is_open_low, is_open_high, _SMALLEST_EXPONENT, steps_per_cell
+    top = int(np.frexp(max(abs(low), abs(high)))[1])
+    exponent = max(top - _OCTAVES_BETWEEN_BOUNDS, _LEAST_EXPONENT)
+    floats = Grid(*(np.array([x]) for x in (low, high, False, False, exponent, 1)))
+    n_cells = int(floats.end[0] - floats.first[0])
+    # A power of two, so that coarser cells are unions of finer ones.
+    steps_per_cell = 1 << max((n_cells - 1).bit_length() - resolution, 0)
+    return low, high, False, False, exponent, steps_per_cell
 
 
 def checked_bounds(bounds):
-    """Return `bounds` as two floats, or raise a ValueError that says what is wrong with them."""
-    message = f"bounds must be None or a pair of finite numbers low < high, got {bounds!r}."
+    """Return `bounds` as two floats, infinite for None, or raise a ValueError that says why not."""
+    rule = "bounds must be None or a pair low < high of finite numbers, of which one may be None"
+    got = f"got {bounds!r}" if _is_short(bounds) else f"got {type(bounds).__name__}"
     try:
-        low, high = (float(bound) for bound in bounds)
+        low, high = bounds
+        pair = [
+            np.nan if isinstance(end, (str, bytes, bool, np.bool_)) else end for end in (low, high)
+        ]
+        low = -np.inf if pair[0] is None else float(pair[0])
+        high = np.inf if pair[1] is None else float(pair[1])
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(message) from None
-    if any(isinstance(bound, (str, bytes, bool, np.bool_)) for bound in bounds):
-        raise ValueError(message)
-    if not low < high or not np.isfinite(high - low):
-        raise ValueError(message.replace("low < high", "low < high with a finite width"))
+        raise ValueError(f"{rule}, {got}.") from None
+    is_infinite = any(end is not None and np.isinf(float(end)) for end in pair)
+    if not low < high or is_infinite or pair == [None, None]:
+        raise ValueError(f"{rule}, {got}.")
+    if np.isfinite([low, high]).all() and not np.isfinite(high - low):
+        raise ValueError(f"{rule}, with a finite width, {got}.")
     return low, high
 
 
-def shortest_decimals(grid, cells):
+def _is_short(bounds):
+    """Return whether `bounds` is a few scalars, which a message may print, and no array."""
+    return isinstance(bounds, (tuple, list)) and len(bounds) <= 4 and all(map(np.isscalar, bounds))
+
+
+def shortest_decimals(grid, cells, columns):
     """Return for each cell the number with the fewest decimal digits that lies in it.
 
     An age's cell gives 37.0, zero's cell gives 0.0. Where no float of up to 17 digits maps back
     (a grid finer than floats) it is the cell's middle. A function of the cell alone.
     """
-    cells = np.asarray(cells, dtype=np.int64)
-    middles = grid.middles(cells)
+    middles = grid.middles(cells, columns)
     # A number of d digits in the cell, if there is one, is the middle rounded to d digits; and
     # d + 1 digits can say what d digits can. So the fewest digits are found by bisection.
     fewest = np.ones(cells.shape, dtype=int)
     most = np.full(cells.shape, 17)
     while np.any(fewest < most):
         digits = (fewest + most) // 2
-        inside = grid.contain(cells, _rounded(middles, digits))
+        inside = grid.contain(cells, _rounded(middles, digits), columns)
         most = np.where(inside, digits, most)
         fewest = np.where(inside, fewest, digits + 1)
     rounded = _rounded(middles, most)
-    values = np.where(grid.contain(cells, rounded), rounded, middles)
-    return np.where(grid.contain(cells, np.zeros(cells.shape)), 0.0, values)
+    values = np.where(grid.contain(cells, rounded, columns), rounded, middles)
+    return np.where(grid.contain(cells, np.zeros(cells.shape), columns), 0.0, values)
 
 
 def _rounded(values, digits):
     """Return each value rounded to its number of significant decimal digits."""
-    pairs = zip(values.tolist(), digits.tolist(), strict=True)
-    return np.array([float(f"{value:.{digit - 1}e}") for value, digit in pairs], dtype=np.float64)
+    pairs = zip(values.ravel().tolist(), digits.ravel().tolist(), strict=True)
+    rounded = [float(f"{value:.{digit - 1}e}") for value, digit in pairs]
+    return np.array(rounded, dtype=np.float64).reshape(values.shape)

@@ -1,131 +1,150 @@
-"""Ranks: how many records lie below a position of the grid.
+"""Ranks: how much weight lies below a position of the grid.
 
-The records of a cell are spread evenly over its positions, so the rank
+A record weighs `RECORD_WEIGHT`, a whole number that several rows can share (`data.groups`). The
+weight of a cell is spread evenly over its positions, so a record adds to all ranks a ramp that
+climbs by at most one record inside its cell, whatever the ties. Ranks are exact integers in *rank
+ticks*: ``positions_per_cell`` ticks are one unit of weight.
 
-    F(position) = records in cells before + records in the cell * (sub + 1/2) / positions_per_cell
-
-is piecewise linear, whatever the ties. It is kept as an *exact integer* in units of
-``1 / (2 * positions_per_cell)`` of a record (int64 holds that up to 2^40 records). Two sources
-of ranks answer the same three questions: a sorted column, and (cell, count) pairs, which can be
-merged. Neither copies or splits the data for the mechanisms.
+Two sources of ranks answer the same two questions: sorted columns, and (cell, weight) summaries,
+which can be merged. Neither splits the data for the mechanisms. Both hold many columns, and are
+asked about many places in many columns at once.
 """
-
-from bisect import bisect_left
 
 import numpy as np
 
+RECORD_WEIGHT = 2**18
+# Beyond this many records the ranks, in ticks, would not fit into 64 bits.
+MOST_RECORDS = 2**34
 
-class SortedColumn:
-    """Ranks of a column of numbers. Cells are worked out only where a mechanism looks."""
+
+class SortedColumns:
+    """Ranks of columns of numbers. Cells are worked out only where a mechanism looks."""
 
     def __init__(self, values, grid):
-        """Take the column over: `values`, a float64 array that may be reordered; NaN ignored."""
-        values.sort()
-        self._values = values[: np.searchsorted(values, np.nan)]  # NaN are sorted last
-        self.grid = grid
-        self.n_records = self._values.size
+        """Take over float64 `values` of shape (n_columns, n_rows), each row ascending, NaN last."""
+        n_columns, self._n_rows = values.shape
+        self._counts = np.full(n_columns, self._n_rows)
+        if np.isnan(values[:, -1:]).any():
+            self._counts -= np.isnan(values).sum(axis=1)
+        self._values, self._matrix, self.grid = values.ravel(), values, grid
+        self.total_weights = self._counts * RECORD_WEIGHT
 
-    def counts_below(self, cells):
-        """Return for each cell the number of records in the cells before it."""
-        edges = self.grid.lower_edges(cells)
-        edges[cells <= 0] = -np.inf  # what is clipped lies in the outermost cells
-        edges[cells >= self.grid.n_cells] = np.nan  # NaN is sorted last
-        counts = np.searchsorted(self._values, edges)
-        if not self.grid.edges_are_exact and self.n_records:
-            for index in np.flatnonzero(self._is_off(counts, cells)):
-                counts[index] = bisect_left(self._values, cells[index], key=self._cell_of)
-        return counts
+    def of_columns(self, columns):
+        """Return the ranks of a list of the columns."""
+        return SortedColumns(self._matrix[columns], self.grid[columns])
 
-    def _is_off(self, counts, cells):
-        """Return where an edge was off by its last bit: the cells of the records beside it tell."""
-        beside = np.array((np.maximum(counts - 1, 0), np.minimum(counts, self.n_records - 1)))
-        before, after = self.grid.cells_of(self._values[beside])
-        return ((before >= cells) & (counts > 0)) | ((after < cells) & (counts < self.n_records))
+    def around_ranks(self, columns, weights):
+        """Return the cells in which the weights below are reached: cells, weight before and behind.
 
-    def _cell_of(self, value):
-        return self.grid.cells_of(np.array([value]))[0]
-
-    def occupied(self, first, last):
-        """Return the cells of the records `first` to `last - 1`, counted in ascending order.
-
-        Returns
-        -------
-        cells : int64 array of the distinct cells
-        below : int64 array, one longer: the number of records before each cell, and before
-            the end of the last one. Complete, also for records outside the range.
+        `columns` and `weights` broadcast. A column without records has a cell without weight.
         """
-        # With the records beside the range, which tell whether its outermost cells are complete.
-        begin = max(first - 1, 0)
-        with_neighbours = self.grid.cells_of(self._values[begin : last + 1])
-        cells_of_records = with_neighbours[first - begin : last - begin]
-        if cells_of_records.size == 0:
-            return cells_of_records, np.array([first])
-        starts = (cells_of_records[1:] != cells_of_records[:-1]).nonzero()[0] + 1
-        cells = cells_of_records[np.concatenate(([0], starts))]
-        below = np.concatenate(([first], first + starts, [last]))
-        if with_neighbours[0] == cells[0] and first > 0:
-            below[0] = self.counts_below(cells[:1])[0]
-        if with_neighbours[-1] == cells[-1] and last < self.n_records:
-            below[-1] = self.counts_below(cells[-1:] + 1)[0]
-        return cells, below
+        columns, weights = np.broadcast_arrays(columns, weights)
+        if self._n_rows == 0:
+            nothing = np.zeros(columns.shape, dtype=np.int64)
+            return self.grid.first[columns], nothing, nothing
+        last = self._counts[columns] - 1
+        records = np.maximum(np.minimum(weights // RECORD_WEIGHT, last), 0)
+        places = columns * self._n_rows + records
+        values = np.where(last < 0, self.grid.low[columns], self._values[places])
+        cells = self.grid.cells_of(values, columns)
+        # A cell that holds one record needs no search. Those at the ends hold what is clipped.
+        begin_edge, end_edge = self.grid.lower_edges(np.array((cells, cells + 1)), columns)
+        is_shared = (cells <= self.grid.first[columns]) | (cells + 1 >= self.grid.end[columns])
+        is_shared |= (records > 0) & (self._values[places - 1] >= begin_edge)
+        behind = np.minimum(places + 1, self._values.size - 1)
+        is_shared |= (records < last) & (self._values[behind] < end_edge)
+        begin, end = records, records + 1
+        if is_shared.any():
+            shared = columns[is_shared], cells[is_shared]
+            begin[is_shared], end[is_shared] = self._records_of_cells(*shared)
+        return cells, begin * RECORD_WEIGHT, end * RECORD_WEIGHT
 
-    def cells_of_records(self, records):
-        """Return the cells of records, counted in ascending order, and the ranks at their ends.
+    def around_cells(self, columns, cells):
+        """Return the weight before and behind each cell."""
+        begin, end = self._records_of_cells(columns, cells)
+        return begin * RECORD_WEIGHT, end * RECORD_WEIGHT
 
-        Returns
-        -------
-        cells, below, above : int64 arrays in the shape of `records`
-            The cell of each record, the number of records before the cell, and before its end.
-        """
-        if self.n_records == 0:
-            return np.zeros_like(records), np.zeros_like(records), np.ones_like(records)
-        last = self.n_records - 1
-        three = np.array((records - 1, records, records + 1))
-        np.minimum(np.maximum(three, 0, out=three), last, out=three)
-        before, cells, after = self.grid.cells_of(self._values[three])
-        below, above = three[1], three[1] + 1
-        shared = ((before == cells) & (below > 0)) | ((after == cells) & (below < last))
-        if shared.any():
-            distinct, which = np.unique(cells[shared], return_inverse=True)
-            below[shared] = self.counts_below(distinct)[which]
-            above[shared] = self.counts_below(distinct + 1)[which]
-        return cells, below, above
+    def weights_below(self, column, cells):
+        """Return the weight in the cells of one column before each of the given ones."""
+        columns = np.full(cells.shape, column)
+        return self._records_before(columns, cells) * RECORD_WEIGHT
 
+    def _records_of_cells(self, columns, cells):
+        two = np.array((cells, cells + 1))
+        return self._records_before(np.broadcast_to(columns, two.shape), two)
 
-class CellCounts:
-    """Ranks of a summary: distinct ascending cells and the number of records in each."""
-
-    def __init__(self, cells, counts, grid):
-        self._cells = np.asarray(cells, dtype=np.int64)
-        self._below = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
-        self.grid = grid
-        self.n_records = int(self._below[-1])
-
-    def counts_below(self, cells):
-        """Return for each cell the number of records in the cells before it."""
-        return self._below[np.searchsorted(self._cells, cells)]
-
-    def occupied(self, first, last):
-        """Return what `SortedColumn.occupied` returns."""
-        if first >= last:
-            return self._cells[:0], np.array([first])
-        begin = np.searchsorted(self._below, first, side="right") - 1
-        end = np.searchsorted(self._below, last, side="left")
-        return self._cells[begin:end], self._below[begin : end + 1]
-
-    def cells_of_records(self, records):
-        """Return what `SortedColumn.cells_of_records` returns."""
-        if self.n_records == 0:
-            return np.zeros_like(records), np.zeros_like(records), np.ones_like(records)
-        records = np.clip(records, 0, self.n_records - 1)
-        which = np.searchsorted(self._below, records, side="right") - 1
-        return self._cells[which], self._below[which], self._below[which + 1]
+    def _records_before(self, columns, cells):
+        """Return how many records lie in the cells before each of the given ones."""
+        edges = self.grid.lower_edges(cells, columns)
+        counts = self._counts[columns]
+        before = first_at_least(self._values, columns * self._n_rows, counts, edges)
+        # Values beyond the ends are clipped to the outermost cells.
+        before[cells <= self.grid.first[columns]] = 0
+        is_end = cells >= self.grid.end[columns]
+        before[is_end] = counts[is_end]
+        return before
 
 
-def rank_spans(ranks, positions):
-    """Return the ranks at the two edges of each position, in units."""
-    positions_per_cell = ranks.grid.positions_per_cell
-    cells, subs = np.divmod(positions, positions_per_cell)
-    before, after = ranks.counts_below(np.concatenate((cells, cells + 1))).reshape(2, -1)
-    low = 2 * positions_per_cell * before + 2 * (after - before) * subs
-    return low, low + 2 * (after - before)
+class CellWeights:
+    """Ranks of summaries: the distinct ascending cells of each column and the weight in each."""
+
+    def __init__(self, summaries, grid):
+        sizes = np.array([summary.cells.size for summary in summaries])
+        self._summaries, self._sizes, self.grid = summaries, sizes, grid
+        self._starts = np.cumsum(sizes) - sizes
+        self._cells = np.concatenate([*(summary.cells for summary in summaries), [0]])
+        # One entry more for each column: the weight before its first cell is 0.
+        below = [np.concatenate(([0], np.cumsum(summary.weights))) for summary in summaries]
+        self._below = np.concatenate(below)
+        self._starts_of_below = self._starts + np.arange(sizes.size)
+        self.total_weights = self._below[self._starts_of_below + sizes]
+        if np.any(self.total_weights >= MOST_RECORDS * RECORD_WEIGHT):
+            raise OverflowError(f"a column may have at most {MOST_RECORDS - 1} records.")
+
+    def of_columns(self, columns):
+        """Return the ranks of a list of the columns."""
+        return CellWeights([self._summaries[column] for column in columns], self.grid[columns])
+
+    def around_ranks(self, columns, weights):
+        """Return what `SortedColumns.around_ranks` returns."""
+        columns, weights = np.broadcast_arrays(columns, weights)
+        starts, sizes = self._starts_of_below[columns], self._sizes[columns]
+        which = first_at_least(self._below, starts, sizes + 1, weights + 1) - 1
+        which = np.maximum(np.minimum(which, sizes - 1), 0)
+        is_empty = sizes == 0
+        # A column without records borrows any cell, and its first one counts.
+        cells = self._cells[np.minimum(self._starts[columns] + which, self._cells.size - 1)]
+        cells = np.where(is_empty, self.grid.first[columns], cells)
+        return cells, self._below[starts + which], self._below[starts + which + ~is_empty]
+
+    def around_cells(self, columns, cells):
+        """Return the weight before and behind each cell."""
+        two = np.array((cells, cells + 1))
+        return tuple(self._weights_below(np.broadcast_to(columns, two.shape), two))
+
+    def weights_below(self, column, cells):
+        """Return the weight in the cells of one column before each of the given ones."""
+        return self._weights_below(np.full(cells.shape, column), cells)
+
+    def _weights_below(self, columns, cells):
+        found = first_at_least(self._cells, self._starts[columns], self._sizes[columns], cells)
+        return self._below[self._starts_of_below[columns] + found]
+
+
+def first_at_least(keys, starts, sizes, wanted):
+    """Return how many of the ascending ``keys[start : start + size]`` are below each wanted key.
+
+    A binary search in many parts of `keys` at once.
+    """
+    found = np.zeros(wanted.shape, dtype=np.int64)
+    if keys.size == 0 or wanted.size == 0:
+        return found
+    step = 1 << int(sizes.max()).bit_length() >> 1
+    while step:
+        candidates = found + step
+        probes = starts + np.minimum(candidates, sizes) - 1
+        below = keys[np.maximum(probes, 0)] < wanted
+        below &= candidates <= sizes
+        found = np.where(below, candidates, found)
+        step >>= 1
+    return found

@@ -1,4 +1,4 @@
-"""Summaries: (cell, count) pairs of a column, built from parts of it and merged in any order.
+"""Summaries: (cell, weight) pairs of a column, built from parts of it and merged in any order.
 
 A summary holds all that a mechanism can ask about a column, and the sum of two summaries is the
 summary of both parts together. So batches, threads and workers of a cluster can each count their
@@ -7,20 +7,16 @@ cells are is public: the *resolution*, the binary logarithm of their number, fix
 are seen.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn.engine.grid import N_CELLS
-from dpq_sklearn.engine.ranks import CellCounts
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 
-FULL_RESOLUTION = N_CELLS.bit_length() - 1
-# Without bounds a cell is about 2^-17 of its value, five digits; with bounds 2^-24 of them.
+# Without bounds a cell is about 2^-17 of its value, five digits.
 SUMMARY_RESOLUTION = 24
-# Beyond this many records the ranks, in units, would not fit into 64 bits.
-MOST_RECORDS = 2**40
 
-# A table of counts is used instead of sorting if it is at most so many times as long as its input.
+# A table of weights is used instead of sorting if it is at most so many times as long as its input.
 _TABLE_PER_ENTRY = 8
 # A builder keeps a table of all cells from the time on that 1/32 of them are occupied, unless the
 # table would take more than 512 MB.
@@ -32,28 +28,17 @@ _VALUES_AT_ONCE = 2**15
 
 @dataclass(frozen=True)
 class Summary:
-    """Distinct ascending cells of one column, and the number of records in each (int64)."""
+    """Distinct ascending cells of one column, and the weight of the records in each (int64)."""
 
     cells: np.ndarray
-    counts: np.ndarray
-
-    @property
-    def n_records(self):
-        """How many records were counted; private, like all the rest."""
-        return int(self.counts.sum())
+    weights: np.ndarray
 
     def __reduce__(self):
         # On its way between workers every number takes as few bytes as its array allows.
-        return _unpacked, (_packed(self.cells), _packed(self.counts))
-
-
-def with_resolution(grid, resolution):
-    """Return the grid whose 2^resolution cells are unions of neighbouring cells of `grid`.
-
-    A cell keeps its number of positions: what counts is how they divide a cell, not how many
-    there are in all.
-    """
-    return replace(grid, n_cells=2**resolution)
+        first = int(self.cells[0]) if self.cells.size else 0
+        unit = np.bitwise_or.reduce(self.weights, initial=0)
+        unit = max(int(unit & -unit), 1)  # the largest power of two in all weights
+        return _unpacked, (_packed(self.cells - first), first, _packed(self.weights // unit), unit)
 
 
 def empty_summary():
@@ -61,9 +46,19 @@ def empty_summary():
     return Summary(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
-def summarize(values, grid):
-    """Return the summary of a float64 column; NaN are ignored."""
-    return _summary_of_cells(_all_cells(values, grid))
+def summarize(values, grid, column, weights=None):
+    """Return the summary of a float64 column; NaN are ignored.
+
+    `weights` are those of the values; None is one record each.
+    """
+    if weights is None:
+        counted = _summary_of_cells(_all_cells(values, grid, column))
+        return Summary(counted.cells, counted.weights * RECORD_WEIGHT)
+    is_there = ~np.isnan(values)
+    cells, weights = grid.cells_of(values[is_there], column), weights[is_there]
+    order = np.argsort(cells, kind="stable")
+    distinct, starts = _runs(cells[order])
+    return Summary(distinct, np.add.reduceat(weights[order], starts) if starts.size else weights)
 
 
 def merge(*summaries):
@@ -76,13 +71,13 @@ def merge(*summaries):
     if width <= _TABLE_PER_ENTRY * sum(summary.cells.size for summary in summaries):
         table = np.zeros(width, dtype=np.int64)
         for summary in summaries:
-            table[summary.cells - first] += summary.counts  # distinct cells: nothing gets lost
+            table[summary.cells - first] += summary.weights  # distinct cells: nothing gets lost
         return _summary_of_table(table, first)
     cells = np.concatenate([summary.cells for summary in summaries])
-    counts = np.concatenate([summary.counts for summary in summaries])
+    weights = np.concatenate([summary.weights for summary in summaries])
     order = np.argsort(cells, kind="stable")  # takes advantage of the ascending runs
     cells, starts = _runs(cells[order])
-    return Summary(cells, np.add.reduceat(counts[order], starts))
+    return Summary(cells, np.add.reduceat(weights[order], starts))
 
 
 def merge_columns(summaries_of_parts):
@@ -90,91 +85,86 @@ def merge_columns(summaries_of_parts):
     return [merge(*column) for column in zip(*summaries_of_parts, strict=True)]
 
 
-def ranks_of_summary(summary, grid):
-    """Return the ranks that a mechanism reads, from a summary of this grid.
-
-    The only limit is the width of the integers.
-    """
-    if summary.n_records >= MOST_RECORDS:
-        raise OverflowError(f"a column may have at most {MOST_RECORDS - 1} records.")
-    return CellCounts(summary.cells, summary.counts, grid)
-
-
 class SummaryBuilder:
-    """Counts a column batch by batch, in memory that is bounded by the number of cells.
+    """Summarizes a column batch by batch, in memory that is bounded by the number of cells.
 
     Few cells are kept as pairs: new records wait until there are as many of them as pairs, then
     they are merged, so that every record is sorted a few times at most. Once many cells are
-    occupied, a table with one count for each cell is as small and much faster. The operating
+    occupied, a table with one weight for each cell is as small and much faster. The operating
     system provides memory only for those parts of it that are used.
     """
 
-    def __init__(self, grid):
-        self._grid = grid
+    def __init__(self, grid, column):
+        self._grid, self._column = grid, column
+        self._first = int(grid.first[column])
+        self._n_cells = int(grid.end[column]) - self._first
         self._summary = empty_summary()
         self._pending = []
         self._n_pending = 0
         self._table = None
 
-    def add(self, values):
-        """Count a float64 column; NaN are ignored, and the values are not kept."""
-        if self._table is not None:
-            for cells in _some_cells(values, self._grid):
-                np.add.at(self._table, cells, 1)
+    def add(self, values, weights=None):
+        """Add a float64 column; NaN are ignored, and the values are not kept."""
+        if self._table is not None and weights is None:
+            for cells in _cells_in_pieces(values, self._grid, self._column):
+                np.add.at(self._table, cells - self._first, RECORD_WEIGHT)
             return
-        cells = _all_cells(values, self._grid)
-        self._pending.append(cells)
-        self._n_pending += cells.size
+        summary = summarize(values, self._grid, self._column, weights)
+        self._pending.append(summary)
+        self._n_pending += summary.cells.size
         if self._n_pending > max(_LEAST_PENDING, self._summary.cells.size):
             self._settle()
 
     def _settle(self):
-        """Count the cells that wait."""
-        waiting = _summary_of_cells(np.concatenate([self._summary.cells[:0], *self._pending]))
+        """Merge what is pending."""
+        merged = merge(self._summary, *self._pending)
         self._pending, self._n_pending = [], 0
-        self._summary = merge(self._summary, waiting)
-        n_cells = self._grid.n_cells
-        many = self._summary.cells.size > n_cells // _OCCUPIED_SHARE_OF_TABLE
-        if many and n_cells <= _LARGEST_TABLE:
-            self._table = np.zeros(n_cells, dtype=np.int64)
-            self._table[self._summary.cells] = self._summary.counts
+        if self._table is not None:
+            self._table[merged.cells - self._first] += merged.weights
+            return
+        self._summary = merged
+        many = merged.cells.size > self._n_cells // _OCCUPIED_SHARE_OF_TABLE
+        if many and self._n_cells <= _LARGEST_TABLE:
+            self._table = np.zeros(self._n_cells, dtype=np.int64)
+            self._table[merged.cells - self._first] = merged.weights
             self._summary = empty_summary()
 
     def summary(self):
         """Return the summary of all that was added."""
+        self._settle()
         if self._table is None:
-            self._settle()
-        return self._summary if self._table is None else _summary_of_table(self._table, 0)
+            return self._summary
+        return _summary_of_table(self._table, self._first)
 
 
 def _packed(numbers):
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
-def _unpacked(cells, counts):
-    return Summary(cells.astype(np.int64), counts.astype(np.int64))
+def _unpacked(cells, first, weights, unit):
+    return Summary(cells.astype(np.int64) + first, weights.astype(np.int64) * unit)
 
 
-def _some_cells(values, grid):
+def _cells_in_pieces(values, grid, column):
     """Yield the cells of a few values at a time, which stay in the cache; NaN have none."""
     for start in range(0, values.size, _VALUES_AT_ONCE):
-        some = values[start : start + _VALUES_AT_ONCE]
-        missing = np.isnan(some)
-        yield grid.cells_of(some[~missing] if missing.any() else some)
+        piece = values[start : start + _VALUES_AT_ONCE]
+        missing = np.isnan(piece)
+        yield grid.cells_of(piece[~missing] if missing.any() else piece, column)
 
 
-def _all_cells(values, grid):
+def _all_cells(values, grid, column):
     """Return the cells of all values but NaN."""
     all_cells = np.empty(values.size, dtype=np.int64)
     n_found = 0
-    for cells in _some_cells(values, grid):
+    for cells in _cells_in_pieces(values, grid, column):
         all_cells[n_found : n_found + cells.size] = cells
         n_found += cells.size
     return all_cells[:n_found]
 
 
 def _summary_of_cells(cells):
-    """Return the summary of cells in any order, one a record; overwrites them."""
+    """Return the distinct ones of cells in any order and how often each occurs; overwrites them."""
     if cells.size == 0:
         return empty_summary()
     first, last = int(cells.min()), int(cells.max())
@@ -187,11 +177,11 @@ def _summary_of_cells(cells):
 
 
 def _summary_of_table(table, first):
-    """Return the summary of a table of counts that begins with the cell `first`."""
+    """Return the summary of a table of weights that begins with the cell `first`."""
     occupied = np.flatnonzero(table > 0)  # several times as fast as of integers
-    counts = table[occupied]
+    weights = table[occupied]
     occupied += first
-    return Summary(occupied, counts)
+    return Summary(occupied, weights)
 
 
 def _runs(ascending):

@@ -1,12 +1,9 @@
 """What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
 
-from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from numbers import Integral, Real
 from os import PathLike
-from threading import Lock
 
 import numpy as np
 from scipy import sparse
@@ -15,29 +12,17 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from dpq_sklearn.accounting import budgets_for, checked_positive
-from dpq_sklearn.data.columns import (
-    as_float_matrix,
-    as_table,
-    fresh_columns,
-    needs_conversion,
-    quiet,
-    readable_columns,
-    refuse_what_sklearn_would_quote,
-)
-from dpq_sklearn.data.threads import Progress, blocks_of_columns, in_threads
-from dpq_sklearn.engine.grid import checked_bounds
-from dpq_sklearn.engine.random import checked_random_state, make_randomness
-from dpq_sklearn.engine.ranks import SortedColumn
-from dpq_sklearn.engine.summaries import (
-    FULL_RESOLUTION,
-    SUMMARY_RESOLUTION,
-    SummaryBuilder,
-    ranks_of_summary,
-    with_resolution,
-)
+from dpq_sklearn.accounting.budgets import checked_positive, checked_request
+from dpq_sklearn.data.columns import checked_table, ignore_float_errors, read_matrix, stand_in
+from dpq_sklearn.data.sources import Batches, Table
+from dpq_sklearn.data.threads import Progress
+from dpq_sklearn.engine.grid import FULL_RESOLUTION, checked_bounds
+from dpq_sklearn.engine.random import checked_random_state
+from dpq_sklearn.engine.summaries import SUMMARY_RESOLUTION
 from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions, _fit_context
-from dpq_sklearn.quantiles import MECHANISMS, charge_ledger, plan_release, release_values
+from dpq_sklearn.mechanisms.registry import MECHANISMS
+from dpq_sklearn.messages import shown
+from dpq_sklearn.release import pay, plan_release, release
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -69,11 +54,11 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     def _set_quantiles(self, released):
-        """Set the fitted attributes from the released quantiles of every feature."""
+        """Set the fitted attributes from a `Release`."""
         raise NotImplementedError
 
-    def _set_rank_errors(self, plan):
-        """Set the expected errors of the ranks: public facts, where the mechanism knows them."""
+    def _detail(self):
+        """Return in words what a fit releases of a feature, for the ledger."""
         raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -93,35 +78,136 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         self : object
             The fitted transformer.
         """
-        # The order matters: parameters first, then the container (its shape, its types), then
-        # the price, and only then the numbers.
-        with self._all_or_nothing() as former:
-            self._check_request()
-            if is_dask(X):
-                self._fit_dask(X, former)
-            else:
-                self._fit_rows(X, former)
-        return self
+        self._check_request()
+        draft = self._draft()
+        if is_dask(X):
+            from dpq_sklearn.data.dask import Collection, meta_of
+
+            draft._validated(meta_of(X), reset=True)
+            return self._fit_draft(draft, Collection(X), "fit", SUMMARY_RESOLUTION)
+        source = Table(draft._checked_table(X, reset=True), self.n_jobs)
+        return self._fit_draft(draft, source, "fit", FULL_RESOLUTION)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_batches(self, batches, *, verbose=False, callback=None):
+        """Find the private quantiles of rows that come in batches; spends the budget once.
+
+        One pass, in memory that is bounded by the `resolution` and not by the number of rows. The
+        same rows give the same result, however they are divided and ordered, for the same
+        `random_state`; and the result of `fit` with the same `resolution`.
+
+        Parameters
+        ----------
+        batches : iterable
+            Of arrays, pandas or polars DataFrames, or Arrow record batches or tables: each a part
+            of the private rows, with the same columns. Empty ones are fine.
+        verbose : bool, default=False
+            Whether to print a line with the rows read and the rate to standard error. It is meant
+            for those who hold the data: the number of rows is not part of the private release.
+        callback : callable or None, default=None
+            Called after every batch with the batches, the rows and the seconds so far.
+
+        Returns
+        -------
+        self : object
+            The fitted transformer.
+
+        Notes
+        -----
+        The ledger is charged when the columns of the first batch are known. Whatever stops the
+        reading after that leaves the transformer unfitted, with nothing released and the budget
+        spent.
+        """
+        if hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
+            raise TypeError(
+                "batches must be an iterable of tables, got a single "
+                f"{type(batches).__name__}: use fit, or put it into a list."
+            )
+        self._check_request()
+        draft = self._draft()
+        batches = iter(batches)
+        first = [draft._checked_table(batch, reset=True, least=0) for batch in islice(batches, 1)]
+        if not first:
+            raise ValueError("batches must hold at least one batch, got none.")
+        rest = (draft._checked_table(batch, reset=False, least=0) for batch in batches)
+        source = Batches(chain(first, rest), self.n_jobs, Progress(verbose, callback))
+        return self._fit_draft(draft, source, "fit_batches", SUMMARY_RESOLUTION)
 
     def _check_request(self):
         """Raise for a budget or a random state that cannot be, before anything is looked at."""
-        budgets_for(self.eps, self.delta, self.rho)
+        checked_request(self.eps, self.delta, self.rho)
         checked_random_state(self.random_state)
 
-    def _fit_rows(self, X, former):
-        read = self._checked_container(X, reset=True)
-        plan, streams = self._paid_plan("fit", FULL_RESOLUTION, former)
-        X = read()
+    def _fit_draft(self, draft, source, method, default_resolution):
+        """Plan, pay, read and draw; then take over what the draft has become.
 
-        self._release(plan, streams, lambda some: fresh_columns(X[:, some]), SortedColumn)
+        A failure before the price is paid leaves a former fit as it was. A failure after that
+        leaves nothing fitted.
+        """
+        names = getattr(draft, "feature_names_in_", None)
+        plan = draft._plan(draft.n_features_in_, names, default_resolution)
+        paid = pay(
+            plan,
+            self.ledger,
+            self.random_state,
+            what=f"{type(self).__name__}.{method}",
+            columns=draft.n_features_in_ if names is None else names,
+            detail=self._detail(),
+        )
+        self._forget()
+        released = release(paid, source)
+        draft._set_quantiles(released)
+        draft.privacy_ = released.plan.loss
+        vars(self).update(draft._fitted())
+        return self
 
-    def _fit_dask(self, X, former):
-        from dpq_sklearn.data.dask import meta_of, summaries_of
+    def _draft(self):
+        """Return an unfitted copy, on which a fit can fail and leave nothing half fitted."""
+        draft = copy(self)
+        draft._forget()
+        return draft
 
-        self._validated(meta_of(X), reset=True)
-        plan, streams = self._paid_plan("fit", SUMMARY_RESOLUTION, former)
-        n_rows, summaries = summaries_of(X, plan.grids)
-        self._release_summaries(plan, summaries, streams, n_rows)
+    def _forget(self):
+        for name in self._fitted():
+            delattr(self, name)
+
+    def _fitted(self):
+        return {name: value for name, value in vars(self).items() if name.endswith("_")}
+
+    def _planned_loss(self, n_features=None):
+        """Return what a fit will cost, without data."""
+        if n_features is None:
+            lists = (getattr(self, "n_bins", None), self.feature_weights)
+            n_features = next((len(given) for given in lists if hasattr(given, "__len__")), 1)
+        unbounded = clone(self).set_params(bounds=None)
+        return unbounded._plan(n_features).loss
+
+    def _plan(self, n_features, feature_names=None, default_resolution=FULL_RESOLUTION):
+        return plan_release(
+            self._quantiles_of_features(n_features),
+            eps=self.eps,
+            delta=self.delta,
+            rho=self.rho,
+            bounds=bounds_of_features(self.bounds, n_features, feature_names),
+            mechanism=self.mechanism,
+            weights=checked_weights(self.feature_weights, n_features),
+            resolution=default_resolution if self.resolution is None else self.resolution,
+            with_count=True,
+            adds_up=self.ledger is not None,
+        )
+
+    def _validated(self, X, *, reset, dtype=(np.float64, np.float32), **options):
+        """Return `X` as an array of floats after scikit-learn's checks of names and shapes."""
+        X = read_matrix(self._checked_table(X, reset=reset))
+        with ignore_float_errors():
+            return check_array(X, dtype=dtype, ensure_all_finite=False, **options)
+
+    def _checked_table(self, X, *, reset, least=1):
+        """Return `X` after checks of its types, shape and names, for `read_matrix`."""
+        X = checked_table(X)
+        check_array(stand_in(X), estimator=self, input_name="X", ensure_min_samples=least)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return X
 
     def _transform_dask(self, X):
         """Return the lazy transform of a dask collection, in the same kind of container."""
@@ -161,186 +247,6 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             twin.copy = True  # partitions may be shared: they must not be overwritten
         return twin
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit_batches(self, batches, *, verbose=False, callback=None):
-        """Find the private quantiles of rows that come in batches; spends the budget once.
-
-        One pass, in memory that is bounded by the `resolution` and not by the number of rows. The
-        same rows give the same result, however they are divided and ordered, for the same
-        `random_state`; and the result of `fit` with the same `resolution`.
-
-        Parameters
-        ----------
-        batches : iterable
-            Of arrays, pandas or polars DataFrames, or Arrow record batches or tables: each a part
-            of the private rows, with the same columns. Empty ones are fine.
-        verbose : bool, default=False
-            Whether to print a line with the rows read and the rate to standard error. It is meant
-            for those who hold the data: the number of rows is not part of the private release.
-        callback : callable or None, default=None
-            Called after every batch with the batches, the rows and the seconds so far.
-
-        Returns
-        -------
-        self : object
-            The fitted transformer.
-
-        Notes
-        -----
-        The ledger is charged when the columns of the first batch are known. Whatever stops the
-        reading after that leaves the transformer unfitted, with nothing released and the budget
-        spent.
-        """
-        if hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
-            raise TypeError(
-                "batches must be an iterable of tables, got a single "
-                f"{type(batches).__name__}: use fit, or put it into a list."
-            )
-        with self._all_or_nothing() as former:
-            self._check_request()
-            builders = None
-            with Progress(verbose, callback) as progress:
-                for batch in batches:
-                    first = builders is None
-                    read = self._checked_container(batch, reset=first, ensure_min_samples=0)
-                    if first:
-                        plan, streams = self._paid_plan("fit_batches", SUMMARY_RESOLUTION, former)
-                        builders = [SummaryBuilder(grid) for grid in plan.grids]
-                    X = read()
-                    self._count(X, builders)
-                    progress.advance(X.shape[0])
-                if builders is None:
-                    raise ValueError("batches must hold at least one batch, got none.")
-            summaries = [builder.summary() for builder in builders]
-            self._release_summaries(plan, summaries, streams, progress.n_rows)
-        return self
-
-    def _count(self, X, builders):
-        """Count the rows of a batch."""
-
-        def count(some):
-            for builder, column in zip(builders[some], readable_columns(X[:, some]), strict=True):
-                builder.add(column)
-
-        in_threads(count, blocks_of_columns(X.shape[1], self.n_jobs), self.n_jobs)
-
-    def _release_summaries(self, plan, summaries, streams, n_rows):
-        if n_rows == 0:
-            raise ValueError(
-                f"Found array with 0 sample(s) (shape=(0, {self.n_features_in_})) while a minimum "
-                f"of 1 is required by {type(self).__name__}."
-            )
-
-        self._release(plan, streams, lambda some: summaries[some], ranks_of_summary)
-
-    def _release(self, plan, streams, columns_of, ranks_of):
-        """Release all columns, blocks of them in threads, and set what fitting sets."""
-        turn = Lock()
-
-        def release(some):
-            columns = columns_of(some)
-            return release_values(plan.of_columns(some), columns, streams[some], ranks_of, turn)
-
-        blocks = blocks_of_columns(self.n_features_in_, self.n_jobs)
-        released = chain.from_iterable(in_threads(release, blocks, self.n_jobs))
-        self._set_quantiles(list(released))
-        self._set_rank_errors(plan)
-        self.privacy_ = plan.loss
-
-    def _paid_plan(self, method, default_resolution, former):
-        """Return the plan and a stream of randomness a feature, once the price is paid."""
-        names = getattr(self, "feature_names_in_", None)
-        plan = self._plan(self.n_features_in_, names)
-        resolution = default_resolution if self.resolution is None else self.resolution
-        randomness = make_randomness(self.random_state)
-        plan = replace(
-            plan,
-            grids=tuple(with_resolution(grid, resolution) for grid in plan.grids),
-            loss=replace(plan.loss, os_randomness=randomness.from_os),
-        )
-        charge_ledger(
-            self.ledger,
-            plan.loss,
-            what=f"{type(self).__name__}.{method}",
-            columns=self.n_features_in_ if names is None else names,
-            detail=self._detail(),
-        )
-        former.clear()
-        return plan, randomness.spawn(self.n_features_in_)
-
-    @contextmanager
-    def _all_or_nothing(self):
-        """Leave nothing half fitted when a fit fails.
-
-        Yields the former fit. It comes back if the failure comes before the price is paid, when
-        it is to be cleared: after that, nothing is fitted.
-        """
-        former = self._fitted()
-        try:
-            yield former
-        except BaseException:
-            for name in self._fitted():
-                delattr(self, name)
-            vars(self).update(former)
-            raise
-
-    def _fitted(self):
-        return {name: value for name, value in vars(self).items() if name.endswith("_")}
-
-    def _detail(self):
-        """Return in words what a fit releases a feature, for the ledger."""
-        raise NotImplementedError
-
-    def _planned_loss(self, n_features=None):
-        """Return what a fit will cost, without data."""
-        if n_features is None:
-            lists = (getattr(self, "n_bins", None), self.feature_weights)
-            n_features = next((len(some) for some in lists if hasattr(some, "__len__")), 1)
-        unbounded = clone(self).set_params(bounds=None)
-        return unbounded._plan(n_features).loss
-
-    def _plan(self, n_features, feature_names=None):
-        return plan_release(
-            self._quantiles_of_features(n_features),
-            eps=self.eps,
-            delta=self.delta,
-            rho=self.rho,
-            bounds=bounds_of_features(self.bounds, n_features, feature_names),
-            mechanism=self.mechanism,
-            weights=checked_weights(self.feature_weights, n_features),
-        )
-
-    def _plan_bounds(self):
-        names = getattr(self, "feature_names_in_", None)
-        return bounds_of_features(self.bounds, self.n_features_in_, names)
-
-    def _validated(self, X, *, reset, **options):
-        """Return `X` as an array of floats after scikit-learn's checks of names and shapes."""
-        return self._checked_container(X, reset=reset, **options)()
-
-    def _checked_container(self, X, *, reset, dtype=(np.float64, np.float32), **options):
-        """Check the names and the shape of `X`, and return a function that reads its numbers.
-
-        NaN and infinities pass, and a cell that is not a number is reported by its column and
-        type only, when it is read.
-        """
-        options |= {"dtype": dtype, "ensure_all_finite": False}
-        X = as_table(X)
-        refuse_what_sklearn_would_quote(X)
-        if not needs_conversion(X):
-            with quiet():
-                X = validate_data(self, X, reset=reset, **options)
-            return lambda: X
-
-        def read():
-            with quiet():
-                return check_array(as_float_matrix(X), estimator=self, input_name="X", **options)
-
-        if len(X) == 0:
-            read()  # there are no cells, and scikit-learn's checks have a say
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        return read
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -354,32 +260,37 @@ def is_dask(X):
 
 
 def bounds_of_features(bounds, n_features, feature_names=None):
-    """Return a checked pair of bounds or None for each feature.
+    """Return a checked pair of bounds for each feature, infinite where there is none.
 
     `bounds` is None, one pair for all, one pair (or None) a feature, or a dict from feature name
-    to pair.
+    to pair. An end that is None is open.
     """
     if bounds is None:
-        return [None] * n_features
-    if isinstance(bounds, dict):
-        known = [] if feature_names is None else list(feature_names)
-        unknown = [name for name in bounds if name not in known]
-        if unknown:
-            raise ValueError(
-                f"bounds as a dict must have feature names of X as keys, got {unknown!r}; the "
-                f"names are {known!r}."
-            )
-        pairs = [bounds.get(name) for name in known]
-    elif len(bounds) == 2 and all(isinstance(bound, Real) for bound in bounds):
+        pairs = [None] * n_features
+    elif isinstance(bounds, dict):
+        pairs = list(of_named_features(bounds, feature_names, "bounds").values())
+    elif len(bounds) == 2 and all(end is None or isinstance(end, Real) for end in bounds):
         pairs = [bounds] * n_features
     else:
         pairs = list(bounds)
         if len(pairs) != n_features:
             raise ValueError(
                 f"bounds must be None, one pair, or one pair for each of the {n_features} "
-                f"features, got {bounds!r}."
+                f"features, got {shown(bounds)}."
             )
-    return [None if pair is None else checked_bounds(pair) for pair in pairs]
+    return [(-np.inf, np.inf) if pair is None else checked_bounds(pair) for pair in pairs]
+
+
+def of_named_features(given, feature_names, parameter, default=None):
+    """Return a dict with one entry for each feature from one with entries for some of them."""
+    known = [] if feature_names is None else list(feature_names)
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise ValueError(
+            f"{parameter} as a dict must have feature names of X as keys, got {unknown!r}; the "
+            f"names are {known!r}."
+        )
+    return {name: given.get(name, default) for name in known}
 
 
 def checked_weights(weights, n_features):
@@ -402,5 +313,5 @@ def counts_of_features(counts, n_features, name, least):
         raise ValueError(f"{name} must be a scalar or array of shape (n_features,).")
     whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in entries)
     if not whole or min(entries, default=least) < least:
-        raise ValueError(f"{name} must be integers >= {least}, got {counts!r}.")
+        raise ValueError(f"{name} must be integers >= {least}, got {shown(counts)}.")
     return np.array(entries, dtype=np.int64)

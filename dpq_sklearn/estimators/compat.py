@@ -1,6 +1,7 @@
 """scikit-learn's side: its private names, what differs between its versions, checks and exports."""
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
@@ -24,10 +25,9 @@ __all__ = [
 
 def checked_matrix(X, **options):
     """Return `X` as a matrix of floats after scikit-learn's checks; no error quotes a value."""
-    X = columns.as_table(X)
-    columns.refuse_what_sklearn_would_quote(X)
-    X = columns.as_float_matrix(X) if columns.needs_conversion(X) else X
-    with columns.quiet():
+    X = columns.checked_table(X)
+    X = X if sparse.issparse(X) else columns.read_matrix(X)
+    with columns.ignore_float_errors():
         return check_array(X, dtype=(np.float64, np.float32), input_name="X", **options)
 
 

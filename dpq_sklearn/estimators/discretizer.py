@@ -10,7 +10,6 @@ from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer, counts_of_features, is_dask
 from dpq_sklearn.estimators.binning import with_outer_edges
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
-from dpq_sklearn.planning.expected_error import rank_errors
 
 
 class DPKBinsDiscretizer(PrivateQuantileTransformer):
@@ -144,19 +143,16 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.ledger = ledger
 
     def _set_quantiles(self, released):
-        bounds = self._plan_bounds()
-        self.n_bins_ = counts_of_features(self.n_bins, self.n_features_in_, "n_bins", 2)
+        plan = released.plan
+        self.n_bins_ = np.array([len(q) + 1 for q in plan.quantiles])
         self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
-        for index, (inner, pair) in enumerate(zip(released, bounds, strict=True)):
-            self.bin_edges_[index] = with_outer_edges(inner, pair)
+        self.bin_edges_[:] = list(map(with_outer_edges, released.quantiles, plan.bounds))
+        self.rank_error_ = np.empty(self.n_features_in_, dtype=object)
+        self.rank_error_[:] = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
 
     def _quantiles_of_features(self, n_features):
         n_bins = counts_of_features(self.n_bins, n_features, "n_bins", 2)
         return [tuple(np.arange(1, n) / n) for n in n_bins]
-
-    def _set_rank_errors(self, plan):
-        self.rank_error_ = np.empty(self.n_features_in_, dtype=object)
-        self.rank_error_[:] = rank_errors(plan)
 
     def _detail(self):
         return f"n_bins={self.n_bins}"

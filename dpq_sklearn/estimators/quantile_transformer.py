@@ -12,7 +12,6 @@ from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators import compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
 from dpq_sklearn.estimators.compat import Interval, StrOptions
-from dpq_sklearn.planning.expected_error import rank_errors
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
 TAIL_KNOTS = 10
@@ -150,17 +149,16 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.ledger = ledger
 
     def _set_quantiles(self, released):
-        q = self._quantiles_of_features(1)[0]
-        self.references_ = knot_references(np.array(q))
-        pairs = zip(released, self._plan_bounds(), strict=True)
-        self.quantiles_ = np.column_stack([knot_values(values, pair) for values, pair in pairs])
+        plan = released.plan
+        self.references_ = knot_references(np.array(plan.quantiles[0]))
+        knots = list(map(knot_values, released.quantiles, plan.bounds))
+        self.quantiles_ = np.column_stack(knots)
+        errors = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
+        self.rank_error_ = np.column_stack(errors)
 
     def _quantiles_of_features(self, n_features):
         q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
         return [q] * n_features
-
-    def _set_rank_errors(self, plan):
-        self.rank_error_ = np.column_stack(rank_errors(plan))
 
     def _detail(self):
         return f"n_quantiles={self.n_quantiles}"
@@ -299,9 +297,9 @@ def knot_values(values, bounds):
     Beyond the last quantile the mass halves every `gap`, the distance of the last two: the
     exponential tail that they describe. A bound at distance L cuts the exponential off: a share s
     of the tail lies beyond ``-gap log2(s + (1 - s) 2^(-L / gap))``. A bound that is far away
-    changes nothing, and infinite ones are no bounds.
+    changes nothing, and an infinite one is none.
     """
-    low, high = (-np.inf, np.inf) if bounds is None else bounds
+    low, high = bounds
     mean_gap = (values[-1] - values[0]) / (values.size - 1)
     below = _tail_distances(values[1] - values[0], values[0] - low, mean_gap)
     above = _tail_distances(values[-1] - values[-2], high - values[-1], mean_gap)

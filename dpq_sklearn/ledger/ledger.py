@@ -11,17 +11,9 @@ from datetime import datetime
 from numbers import Integral
 from typing import NamedTuple
 
-from dpq_sklearn.accounting import (
-    NEIGHBOURS,
-    PrivacyLoss,
-    best_composition,
-    checked_delta,
-    checked_positive,
-    compose,
-    eps_of_pure,
-    rho_of_approximate_dp,
-    rho_of_pure,
-)
+from dpq_sklearn.accounting.budgets import checked_delta, checked_positive
+from dpq_sklearn.accounting.conversions import eps_of_pure, rho_of_approximate_dp, rho_of_pure
+from dpq_sklearn.accounting.losses import Neighbours, PrivacyLoss, best_composition, compose
 from dpq_sklearn.ledger import file as ledger_file
 from dpq_sklearn.ledger.file import Caps, LedgerError
 from dpq_sklearn.ledger.views import (
@@ -136,7 +128,7 @@ class PrivacyLedger:
         self._path = _checked_path(path, "path")
         caps = _checked_caps(eps, delta, rho)
         if not os.path.lexists(self._path):
-            ledger_file.create(self._path, caps, NEIGHBOURS)
+            ledger_file.create(self._path, caps, Neighbours.ROWS.value)
         contents = ledger_file.read(self._path)
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(

@@ -2,7 +2,7 @@
 
 import importlib
 
-from dpq_sklearn.accounting import best_composition
+from dpq_sklearn.accounting.losses import best_composition
 
 
 def contents_in_words(contents):

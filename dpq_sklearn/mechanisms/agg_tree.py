@@ -5,93 +5,64 @@ every part's count gets noise. The counts contradict each other until they are m
 which also averages noise away; then a quantile is found by walking down from the root.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn.accounting import DRAW_ERROR, ROUNDING, draw_errors
-from dpq_sklearn.mechanisms.noise import discrete_gaussian, discrete_laplace
-
-# Less noise than this has outcomes so improbable that a float cannot hold their probability.
-# A larger budget is not spent in full.
-LARGEST_RATE = 512.0
-LEAST_VARIANCE = 2.0**-10
+from dpq_sklearn.accounting.budgets import Cost
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.mechanisms.noise import CountNoise
+from dpq_sklearn.mechanisms.protocol import Defaults
 
 
 @dataclass(frozen=True)
-class AggregateTree:
-    """The AggTree mechanism behind the seam that all mechanisms share."""
+class AggregateTree(Defaults):
+    """The AggTree mechanism."""
 
     height: int = 4
     branching: int = 16
 
-    def release(self, ranks, quantiles, budget, randomness):
-        """Return one cell for each of the ascending distinct `quantiles`, ascending.
+    def release(self, ranks, quantiles, budgets, randomness):
+        """Return one cell for each of the ascending distinct quantiles of each column, ascending.
 
         Privacy
         -------
-        Neighbours differ in one record, which is counted once on each level: the counts of a
-        level have sensitivity 1 in one coordinate. With pure eps the noise is discrete Laplace
-        of rate a = eps / height, which costs a level a, or a^2 / 2 in zCDP (pure DP implies
-        no better for noise that is no exponential mechanism). With rho the noise is discrete
-        Gaussian of variance height / (2 rho), which costs a level rho / height (Canonne, Kamath,
-        Steinke 2020, Theorem 4) at half the variance of Laplace. What follows the noise uses the
-        noisy counts only.
+        Neighbours differ in one record, which is counted once on each level: its weights in the
+        counts of a level sum to at most one record. Each level has an equal share of the budget
+        (`CountNoise`). What follows the noise uses the noisy counts only.
         """
-        counts = tree_counts(ranks, self.height, self.branching)
-        noisy = [level + self._noise(level.size, budget, randomness) for level in counts]
-        return walk_down(consistent(noisy, self.branching), quantiles, ranks.grid.n_cells)
+        released = []
+        for column, (q, budget) in enumerate(zip(quantiles, budgets, strict=True)):
+            counts = tree_counts(ranks, column, self.height, self.branching)
+            noisy = [level + self._noise(budget, level.size).draw(randomness) for level in counts]
+            first, end = int(ranks.grid.first[column]), int(ranks.grid.end[column])
+            estimates = consistent(noisy, self.branching)
+            released.append(first + walk_down(estimates, q, end - first))
+        return released
 
-    def _noise(self, n, budget, randomness):
-        if budget.unit == "eps":
-            return discrete_laplace(self._rate(budget), n, randomness)
-        return discrete_gaussian(self._variance(budget), n, randomness)
-
-    def _rate(self, budget):
-        return min(budget.before_rounding(self.height).amount / self.height, LARGEST_RATE)
-
-    def _variance(self, budget):
-        ideal = budget.amount * (1 - ROUNDING) - gaussian_errors(self.height, budget.amount)
-        if not ideal > budget.amount / 2:
-            raise ValueError(
-                f"rho must be larger: {budget.amount:.3g} a feature is too little to be guaranteed "
-                "in floating point."
-            )
-        return max(self.height / (2 * ideal), LEAST_VARIANCE)
+    def _noise(self, budget, n_counts):
+        return CountNoise(budget.part(1 / self.height), n_counts, RECORD_WEIGHT)
 
     def cost(self, quantiles, budget):
-        """Return what `release` costs in eps and in rho; Gaussian noise has no finite eps."""
-        if budget.unit == "rho":
-            rho = self.height / (2 * self._variance(budget))
-            rho += gaussian_errors(self.height, rho)
-            return {"eps": math.inf, "rho": rho * (1 + ROUNDING / 2)}
-        rate = self._rate(budget)
-        ideal = {"eps": self.height * rate, "rho": self.height * rate**2 / 2}
-        errors = draw_errors(self.height, ideal["rho"])
-        return {unit: (ideal[unit] + errors[unit]) * (1 + ROUNDING / 2) for unit in ideal}
+        """Return what `release` costs; Gaussian noise has no finite eps."""
+        costs = [
+            self._noise(budget, self.branching**depth).cost() for depth in range(1, self.height + 1)
+        ]
+        return Cost(*map(sum, zip(*costs, strict=True)))
 
-    def least_eps(self, quantiles, budget):
-        """Return the rate of Laplace noise with (nearly) the variance of the noise of a count."""
-        if budget.unit == "eps":
-            return self._rate(budget)
-        return math.sqrt(2 / self._variance(budget))
+    def rank_errors(self, quantiles, budget):
+        """Return NaN: how wrong the counts make a quantile depends on the data."""
+        return np.full(len(quantiles), np.nan)
+
+    def typical_error(self, quantiles, budget):
+        """Return the standard deviation of the noise of a count."""
+        return self._noise(budget, self.branching**self.height).deviation()
 
 
-def gaussian_errors(n_draws, rho):
-    """Return what errors of the probabilities of `n_draws` noises can add to their rho.
-
-    With a relative error of k in all, k = n_draws * DRAW_ERROR, the divergence of order a grows by
-    at most (2 + 1 / (a - 1)) k. It increases with a, so below a = 1 + t the value at 1 + t serves:
-    rho t + (2 + 1 / t) k more than rho. The best t is sqrt(k / rho).
-    """
-    k = n_draws * DRAW_ERROR
-    return 2 * math.sqrt(k * rho) + 2 * k
-
-
-def tree_counts(ranks, height, branching):
-    """Return the exact counts of each level, from the `branching` parts below the root down."""
-    below = ranks.counts_below(leaf_edges(branching**height, ranks.grid.n_cells))
+def tree_counts(ranks, column, height, branching):
+    """Return the exact weights of each level, from the `branching` parts below the root down."""
+    first, end = int(ranks.grid.first[column]), int(ranks.grid.end[column])
+    below = ranks.weights_below(column, first + leaf_edges(branching**height, end - first))
     levels = [np.diff(below)]
     for _ in range(height - 1):
         levels.insert(0, levels[0].reshape(-1, branching).sum(axis=1))

@@ -10,8 +10,11 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from dpq_sklearn.accounting import exponential_cost
+from dpq_sklearn.accounting.budgets import ROUNDING, Budget, Cost, exponential_cost
+from dpq_sklearn.accounting.composition import largest_scale
+from dpq_sklearn.engine.base_measure import step_measure
 from dpq_sklearn.engine.exponential import Nodes, draw
+from dpq_sklearn.mechanisms.protocol import Defaults
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,10 @@ class QuantileNode:
     eps: float
     left: "QuantileNode | None"
     right: "QuantileNode | None"
+
+    @property
+    def is_leaf(self):
+        return self.left is None and self.right is None
 
 
 def quantile_tree(quantiles, budget):
@@ -56,7 +63,10 @@ def _quantile_tree(quantiles, budget):
             return None
         middle, q = split(first, last, q_below, q_above)
         share = max(q, 1 - q) / need(first, last, q_below, q_above)
-        rest = budget.part(1 - share) if last - first > 1 else budget
+        if budget.unit == "draw":  # every draw has the same eps
+            share, rest = 1.0, budget
+        else:
+            rest = budget.part(1 - share) if last - first > 1 else budget
         return QuantileNode(
             index=middle,
             q=q,
@@ -69,82 +79,123 @@ def _quantile_tree(quantiles, budget):
 
 
 @dataclass(frozen=True)
-class QuantileLevel:
-    """The nodes of one level. Quantiles count from 1; 0 and m + 1 are the ends of the grid."""
+class Level:
+    """The nodes of one level of the trees of all columns, which are drawn together.
 
+    Quantiles count from 1; 0 and m + 1 are the ends of a column. `neighbour` is a quantile known
+    already beyond the closed end of an outermost node, or -1: together they tell the scale.
+    """
+
+    column: np.ndarray
     index: np.ndarray
     below: np.ndarray
     above: np.ndarray
+    neighbour: np.ndarray
     q: np.ndarray
     eps: np.ndarray
-
-
-def quantile_levels(quantiles, budget):
-    """Return the levels of `quantile_tree` from the root down: their draws can be made at once."""
-    return _quantile_levels(tuple(float(q) for q in quantiles), budget)
+    is_leaf: np.ndarray
 
 
 @lru_cache(maxsize=64)
-def _quantile_levels(quantiles, budget):
-    levels = []
-    nodes = [(_quantile_tree(quantiles, budget), 0, len(quantiles) + 1)]
+def _tree_levels(quantiles, budget):
+    """Return the levels of one column's tree from the root down, each an array of nodes."""
+    levels, ends = [], (0, len(quantiles) + 1)
+    nodes = [(_quantile_tree(quantiles, budget), *ends, -1)]
     while nodes:
-        rows = [(tree.index + 1, below, above, tree.q, tree.eps) for tree, below, above in nodes]
-        levels.append(QuantileLevel(*(np.array(column) for column in zip(*rows, strict=True))))
-        children = [
-            child
-            for tree, below, above in nodes
-            for child in ((tree.left, below, tree.index + 1), (tree.right, tree.index + 1, above))
+        rows = [
+            (tree.index + 1, below, above, neighbour, tree.q, tree.eps, tree.is_leaf)
+            for tree, below, above, neighbour in nodes
         ]
+        levels.append([np.array(column) for column in zip(*rows, strict=True)])
+        children = []
+        for tree, below, above, _ in nodes:
+            here = tree.index + 1
+            children.append((tree.left, below, here, -1 if above in ends else above))
+            children.append((tree.right, here, above, -1 if below in ends else below))
         nodes = [child for child in children if child[0] is not None]
     return levels
 
 
-class ApproximateQuantiles:
-    """The AQ mechanism behind the seam that all mechanisms share."""
+def levels_of_columns(quantiles, budgets):
+    """Return the levels of the trees of all columns from the roots down."""
+    trees = [
+        _tree_levels(tuple(map(float, q)), budget)
+        for q, budget in zip(quantiles, budgets, strict=True)
+    ]
+    for depth in range(max(map(len, trees))):
+        rows = [(column, tree[depth]) for column, tree in enumerate(trees) if len(tree) > depth]
+        columns = np.repeat([column for column, _ in rows], [row[0].size for _, row in rows])
+        yield Level(columns, *map(np.concatenate, zip(*(row for _, row in rows), strict=True)))
 
-    def release(self, ranks, quantiles, budget, randomness):
-        """Return one cell for each of the ascending distinct `quantiles`, ascending.
+
+class ApproximateQuantiles(Defaults):
+    """The AQ mechanism."""
+
+    def release(self, ranks, quantiles, budgets, randomness):
+        """Return one cell for each of the ascending distinct quantiles of each column, ascending.
 
         Privacy
         -------
-        Neighbours differ in one record. With w its weight in a node (`node_segments`), the
+        Neighbours differ in one record. With w its weight in a node (`exponential.draw`), the
         node's draw costs it w * eps, its children have weights that sum to w, and each is
         handed what the node did not spend. By induction a subtree that was handed E costs
         w * E: ``w eps + (w_left + w_right) (E - eps) <= w E``. In zCDP the draw costs
-        ``w^2 rho <= w rho``, and the same induction holds. At the root w = 1.
+        ``w^2 rho <= w rho``, and the same induction holds. At the root w = 1. Base measures depend
+        on cells that earlier draws released, which adaptive composition allows.
         """
         grid = ranks.grid
-        # The ends of the grid, and all estimates between them as soon as they are known.
-        positions = np.zeros(len(quantiles) + 2, dtype=np.int64)
-        units = np.zeros_like(positions)
-        positions[-1] = grid.n_cells * grid.positions_per_cell - 1
-        units[-1] = 2 * grid.positions_per_cell * ranks.n_records
-        for level in quantile_levels(quantiles, budget):
-            below, above = level.below, level.above
-            nodes = Nodes(positions[below], positions[above], units[below], units[above], level.q)
-            drawn = draw(ranks, nodes, level.eps, randomness)
-            positions[level.index], units[level.index] = drawn
-        return positions[1:-1] // grid.positions_per_cell
+        per_cell = grid.positions_per_cell
+        # The ends of each column, and all estimates between them as soon as they are known.
+        n_quantiles = np.array([len(q) for q in quantiles])
+        every = np.arange(n_quantiles.size)
+        positions = np.zeros((every.size, n_quantiles.max() + 2), dtype=np.int64)
+        split_ranks = np.zeros_like(positions)
+        positions[:, 0] = per_cell * grid.first
+        positions[every, n_quantiles + 1] = per_cell * grid.end - 1
+        split_ranks[every, n_quantiles + 1] = per_cell * ranks.total_weights
+        for level in levels_of_columns(quantiles, budgets):
+            column, below, above = level.column, level.below, level.above
+            lo, hi = positions[column, below], positions[column, above]
+            is_open_lo = grid.is_open_low[column] & (below == 0)
+            is_open_hi = grid.is_open_high[column] & (above == n_quantiles[column] + 1)
+            known = np.where(
+                level.neighbour >= 0, level.neighbour, np.where(is_open_lo, above, below)
+            )
+            cells = np.array((lo, hi, positions[column, known])) // per_cell
+            measure = step_measure(grid, column, *cells, is_open_lo, is_open_hi)
+            lo_rank, hi_rank = split_ranks[column, below], split_ranks[column, above]
+            nodes = Nodes(
+                column, lo, hi, lo_rank, hi_rank, level.q, level.eps, level.is_leaf, measure
+            )
+            drawn = draw(ranks, nodes, randomness)
+            positions[column, level.index], split_ranks[column, level.index] = drawn
+        cells = positions // per_cell
+        return [row[1 : n + 1] for row, n in zip(cells, n_quantiles, strict=True)]
 
     def cost(self, quantiles, budget):
-        """Return what `release` costs in eps and in rho: that of the most expensive path."""
+        """Return what `release` costs: that of the most expensive path."""
 
-        def dearest_path(tree, power):
+        def worst_path(tree, power):
             if tree is None:
                 return 0.0, []
-            total, path = max(dearest_path(tree.left, power), dearest_path(tree.right, power))
+            total, path = max(worst_path(tree.left, power), worst_path(tree.right, power))
             return total + tree.eps**power, [tree.eps, *path]
 
         tree = quantile_tree(quantiles, budget)
-        return {
-            unit: exponential_cost(dearest_path(tree, power)[1], len(quantiles))[unit]
-            for unit, power in (("eps", 1), ("rho", 2))
-        }
+        costs = [exponential_cost(worst_path(tree, power)[1], len(quantiles)) for power in (1, 2)]
+        return Cost(costs[0].eps, costs[1].rho)
 
-    def least_eps(self, quantiles, budget):
-        """Return the smallest eps of any draw: the larger, the more accurate the release."""
-        return quantile_tree(quantiles, budget).eps
+    def composed_budgets(self, quantiles, shares, eps, delta):
+        """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
+
+        The nodes of a level with one eps are one bounded-range draw for a record, as its weights
+        in them sum to at most 1. The levels of all columns are an adaptive sequence of draws.
+        """
+        depths = [len(_tree_levels(tuple(map(float, q)), Budget(1.0, "draw"))) for q in quantiles]
+        weights = np.sqrt(np.asarray(shares) / max(shares))  # as zCDP would share
+        pattern = np.repeat(weights, depths)
+        scale = largest_scale(tuple(pattern.tolist()), eps * (1 - ROUNDING), delta)
+        return None if scale is None else tuple(Budget(scale * w, "draw") for w in weights.tolist())
 
     def rank_errors(self, quantiles, budget):
         """Return the standard deviation of the rank of each quantile, for untied data.

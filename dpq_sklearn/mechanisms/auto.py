@@ -5,10 +5,9 @@ quantiles the errors in rank have known variances, and the choice follows from t
 docs/paper_results.md says how far the experiments bear it out.
 """
 
-import math
-
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
+from dpq_sklearn.mechanisms.protocol import Defaults
 
 # JointExp wins only for fewer quantiles than this, and its time grows with their square.
 FEWEST_ALWAYS_AQ = 16
@@ -16,39 +15,53 @@ FEWEST_ALWAYS_AQ = 16
 CLEARLY_LESS = 0.95
 
 
-class AutomaticChoice:
-    """AQ or JointExp for each column, behind the seam that all mechanisms share."""
+class AutomaticChoice(Defaults):
+    """AQ or JointExp for each column."""
 
     def __init__(self):
         self._aq, self._joint_exp = ApproximateQuantiles(), JointExponential()
 
     def choice(self, quantiles, budget):
-        """Return the mechanism for these quantiles and this budget, and its predicted error."""
-        error_of_aq = float(self._aq.rank_errors(quantiles, budget).mean())
-        if len(quantiles) < FEWEST_ALWAYS_AQ:
-            error = float(self._joint_exp.rank_errors(quantiles, budget).mean())
-            if error < CLEARLY_LESS * error_of_aq:
-                return self._joint_exp, error
-        return self._aq, error_of_aq
+        """Return the mechanism for these quantiles and this budget."""
+        if len(quantiles) < FEWEST_ALWAYS_AQ and budget.unit != "draw":
+            try:
+                error = self._joint_exp.typical_error(quantiles, budget)
+            except ValueError:  # so little budget that JointExp cannot guarantee it
+                return self._aq
+            if error < CLEARLY_LESS * self._aq.typical_error(quantiles, budget):
+                return self._joint_exp
+        return self._aq
 
-    def release(self, ranks, quantiles, budget, randomness):
-        """Return the cells that the chosen mechanism releases.
+    def release(self, ranks, quantiles, budgets, randomness):
+        """Return the cells that the chosen mechanisms release, all columns of one at once.
 
         Privacy
         -------
-        That of the chosen mechanism: the choice does not depend on the data.
+        That of the chosen mechanisms: the choice does not depend on the data.
         """
-        mechanism, _ = self.choice(quantiles, budget)
-        return mechanism.release(ranks, quantiles, budget, randomness)
+        choices = list(map(self.choice, quantiles, budgets))
+        released = [None] * len(choices)
+        for mechanism in (self._aq, self._joint_exp):
+            columns = [index for index, choice in enumerate(choices) if choice is mechanism]
+            if columns:
+                its_quantiles, its_budgets = (
+                    [part[c] for c in columns] for part in (quantiles, budgets)
+                )
+                cells = mechanism.release(
+                    ranks.of_columns(columns), its_quantiles, its_budgets, randomness
+                )
+                for column, found in zip(columns, cells, strict=True):
+                    released[column] = found
+        return released
 
     def cost(self, quantiles, budget):
-        """Return what `release` costs in eps and in rho."""
-        return self.choice(quantiles, budget)[0].cost(quantiles, budget)
-
-    def least_eps(self, quantiles, budget):
-        """Return the eps of a single median with the predicted error: the larger the better."""
-        return math.sqrt(2) / self.choice(quantiles, budget)[1]
+        """Return what `release` costs."""
+        return self.choice(quantiles, budget).cost(quantiles, budget)
 
     def rank_errors(self, quantiles, budget):
         """Return the standard deviation of the rank of each quantile, for untied data."""
-        return self.choice(quantiles, budget)[0].rank_errors(quantiles, budget)
+        return self.choice(quantiles, budget).rank_errors(quantiles, budget)
+
+    def composed_budgets(self, quantiles, shares, eps, delta):
+        """Return the budgets that AQ would have: JointExp is a single draw."""
+        return self._aq.composed_budgets(quantiles, shares, eps, delta)

@@ -6,49 +6,67 @@ so the budget is shared by all quantiles and not only by the levels of a tree.
 
 import numpy as np
 
-from dpq_sklearn.accounting import Budget, exponential_cost, nonadaptive_eps
+from dpq_sklearn.accounting.budgets import ROUNDING, Budget, exponential_cost
+from dpq_sklearn.accounting.composition import nonadaptive_eps
+from dpq_sklearn.engine.base_measure import step_measure
 from dpq_sklearn.engine.exponential import Nodes, draw
+from dpq_sklearn.mechanisms.protocol import Defaults
 
 # The optimal composition takes time quadratic in the number of draws; beyond this many of them
 # zCDP gives each draw only some 7% less.
 MOST_DRAWS_COMPOSED = 256
 
 
-class IndependentExponential:
-    """The AppIndExp mechanism behind the seam that all mechanisms share."""
+class IndependentExponential(Defaults):
+    """The AppIndExp mechanism."""
 
-    def release(self, ranks, quantiles, budget, randomness):
-        """Return one cell for each of the ascending distinct `quantiles`, ascending.
+    def release(self, ranks, quantiles, budgets, randomness):
+        """Return one cell for each of the ascending distinct quantiles of each column, ascending.
 
         Privacy
         -------
-        Neighbours differ in one record, which has weight 1 in every draw (`node_segments`): with
-        m draws of eps each the release costs m eps, or m eps^2 / 8 in zCDP. No draw looks at the
+        Neighbours differ in one record, which has weight 1 in every draw (`exponential.draw`): with
+        m draws of eps each a column costs m eps, or m eps^2 / 8 in zCDP. No draw looks at the
         result of another, so the optimal composition of non-adaptive exponential mechanisms
         applies as well (`composed_budgets`). Sorting the results is post-processing.
         """
-        grid = ranks.grid
-        lo = lo_units = np.zeros(len(quantiles), dtype=np.int64)
-        hi = lo + (grid.n_cells * grid.positions_per_cell - 1)
-        hi_units = lo_units + 2 * grid.positions_per_cell * ranks.n_records
-        nodes = Nodes(lo, hi, lo_units, hi_units, np.asarray(quantiles, dtype=np.float64))
-        positions, _ = draw(ranks, nodes, self.least_eps(quantiles, budget), randomness)
-        return np.sort(positions) // grid.positions_per_cell
+        grid, per_cell = ranks.grid, ranks.grid.positions_per_cell
+        sizes = [len(q) for q in quantiles]
+        column = np.repeat(np.arange(len(sizes)), sizes)
+        eps = np.repeat(list(map(self._eps_of_draw, quantiles, budgets)), sizes)
+        first, last = grid.first[column], grid.end[column] - 1
+        is_open = grid.is_open_low[column], grid.is_open_high[column]
+        nodes = Nodes(
+            column=column,
+            lo=per_cell * first,
+            hi=per_cell * last + per_cell - 1,
+            lo_rank=np.zeros_like(first),
+            hi_rank=per_cell * ranks.total_weights[column],
+            q=np.concatenate(quantiles).astype(np.float64),
+            eps=eps,
+            is_leaf=np.ones(column.size, dtype=bool),
+            measure=step_measure(
+                grid, column, first, last, np.where(is_open[0], last, first), *is_open
+            ),
+        )
+        positions, _ = draw(ranks, nodes, randomness)
+        return [np.sort(cells) for cells in np.split(positions // per_cell, np.cumsum(sizes)[:-1])]
 
     def cost(self, quantiles, budget):
-        """Return what `release` costs in eps and in rho: all draws, for every record."""
+        """Return what `release` costs: all draws, for every record."""
         n_draws = len(quantiles)
-        return exponential_cost([self.least_eps(quantiles, budget)] * n_draws, n_draws)
+        return exponential_cost([self._eps_of_draw(quantiles, budget)] * n_draws, n_draws)
 
-    def least_eps(self, quantiles, budget):
-        """Return the eps of each draw."""
+    def _eps_of_draw(self, quantiles, budget):
         n_draws = len(quantiles)
+        if budget.unit == "draw":
+            return budget.before_rounding(1).amount
         return budget.before_rounding(n_draws).part(1 / n_draws).exponential_eps()
 
     def rank_errors(self, quantiles, budget):
         """Return the standard deviation of the rank of each quantile, for untied data."""
         q = np.asarray(quantiles)
-        return 2 * np.sqrt(2) * np.maximum(q, 1 - q) / self.least_eps(quantiles, budget)
+        return 2 * np.sqrt(2) * np.maximum(q, 1 - q) / self._eps_of_draw(quantiles, budget)
 
     def composed_budgets(self, quantiles, shares, eps, delta):
         """Return the budget of each column by optimal composition, or None for too many draws.
@@ -63,8 +81,10 @@ class IndependentExponential:
             n_draws_composed = n_draws
         if max(n_draws_composed) > MOST_DRAWS_COMPOSED:
             return None
-        eps_of_draws = [
-            nonadaptive_eps(n, eps * float(share), delta * float(share))
+        return tuple(
+            Budget(
+                nonadaptive_eps(n, eps * float(share) * (1 - ROUNDING), delta * float(share)),
+                "draw",
+            )
             for n, share in zip(n_draws_composed, shares, strict=True)
-        ]
-        return tuple(Budget(n * e, "eps") for n, e in zip(n_draws, eps_of_draws, strict=True))
+        )

@@ -24,14 +24,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn.accounting import DRAW_ERROR, draw_errors, exponential_cost
-from dpq_sklearn.engine.grid import N_CELLS, POSITIONS_PER_CELL
+from dpq_sklearn.accounting.budgets import DRAW_ERROR, exponential_cost
+from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.random import LN2
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.mechanisms.protocol import Defaults
+
+# A record is put at one of so many positions of its cell, so that few of them coincide.
+POSITIONS_PER_CELL = 2**21
+N_POSITIONS = 2**FULL_RESOLUTION * POSITIONS_PER_CELL
 
 
 @dataclass(frozen=True)
-class JointExponential:
-    """The JointExp mechanism behind the seam that all mechanisms share.
+class JointExponential(Defaults):
+    """The JointExp mechanism.
 
     `spare_bits`: no tuple has less than 2^-(spare_bits + bits of all its positions) of the weight
     of a perfect one. So all imperfect tuples together weigh at most 2^-spare_bits of one.
@@ -39,8 +45,8 @@ class JointExponential:
 
     spare_bits: float = 34.0
 
-    def release(self, ranks, quantiles, budget, randomness):
-        """Return one cell for each of the ascending distinct `quantiles`, ascending.
+    def release(self, ranks, quantiles, budgets, randomness):
+        """Return one cell for each of the ascending distinct quantiles of each column, ascending.
 
         Privacy
         -------
@@ -54,25 +60,26 @@ class JointExponential:
         of cost eps, eps-bounded-range, hence eps^2 / 8-zCDP, for any positions of the records;
         mixing over these does no harm, since both kinds of divergence are quasi-convex.
         """
-        grid = ranks.grid
-        n_positions = grid.n_cells * grid.positions_per_cell
-        score = self.score(quantiles, budget, n_positions)
-        targets = Targets.of(quantiles, ranks.n_records)
-        windows = rank_windows(targets, ranks.n_records, score.reach)
-        weights = JointWeights(
-            score, targets, windows, interval_edges(ranks, windows, n_positions, randomness)
-        )
-        return draw_tuple(weights, n_positions, randomness) // grid.positions_per_cell
+        return [
+            self._release_column(ranks, column, q, budget, randomness)
+            for column, (q, budget) in enumerate(zip(quantiles, budgets, strict=True))
+        ]
 
-    def score(self, quantiles, budget, n_positions=N_CELLS * POSITIONS_PER_CELL):
+    def _release_column(self, ranks, column, quantiles, budget, randomness):
+        first = int(ranks.grid.first[column])
+        n_positions = (int(ranks.grid.end[column]) - first) * POSITIONS_PER_CELL
+        n_records = int(ranks.total_weights[column]) // RECORD_WEIGHT
+        score = self.score(quantiles, budget, n_positions)
+        targets = Targets.of(quantiles, n_records)
+        windows = rank_windows(targets, n_records, score.reach)
+        edges = interval_edges(ranks, column, windows, n_records, n_positions, randomness)
+        weights = JointWeights(score, targets, windows, edges)
+        return first + draw_tuple(weights, n_positions, randomness) // POSITIONS_PER_CELL
+
+    def score(self, quantiles, budget, n_positions=N_POSITIONS):
         """Return the public constants of the mechanism for this budget."""
-        n_draws = self._n_draws(quantiles, budget, n_positions)
-        if not draw_errors(n_draws, budget.amount)[budget.unit] < budget.amount / 4:
-            raise ValueError(
-                f"{budget.unit} must be larger for {len(quantiles)} quantiles by 'joint_exp': "
-                f"{budget.amount:.3g} a feature is too little to be guaranteed in floating point."
-            )
-        eps = budget.before_rounding(n_draws).exponential_eps()
+        error = self._error(quantiles, budget, n_positions)
+        eps = budget.before_rounding(1, error).exponential_eps()
         return self._score(quantiles, eps, n_positions)
 
     def _score(self, quantiles, eps, n_positions):
@@ -84,8 +91,8 @@ class JointExponential:
         eta = min(eps / (4 * (1 - smallest_gap)), clip / (8 * (m + 1)))
         return JointScore(eta, clip / eta, 4 * (1 - smallest_gap) * eta)
 
-    def _n_draws(self, quantiles, budget, n_positions):
-        """Return how many draws with DRAW_ERROR have at least the error of this one.
+    def _error(self, quantiles, budget, n_positions):
+        """Return the largest error of the logarithm of an outcome's probability.
 
         Logarithms of weights are added in at most `reach` steps for each quantile, each with the
         rounding error of a number below four times the clipping score.
@@ -94,16 +101,12 @@ class JointExponential:
         score = self._score(quantiles, budget.exponential_eps(), n_positions)
         steps = (m + 1) * (2 * score.reach + m + 64)
         largest = 4 * score.eta * score.reach + 100
-        return 1 + math.ceil(steps * largest * 2.0**-53 / DRAW_ERROR)
+        return DRAW_ERROR + steps * largest * 2.0**-53
 
     def cost(self, quantiles, budget):
-        """Return what `release` costs in eps and in rho: one draw."""
-        n_draws = self._n_draws(quantiles, budget, N_CELLS * POSITIONS_PER_CELL)
-        return exponential_cost([self.least_eps(quantiles, budget)], n_draws)
-
-    def least_eps(self, quantiles, budget):
-        """Return the eps of the draw."""
-        return self.score(quantiles, budget).eps
+        """Return what `release` costs: one draw."""
+        error = self._error(quantiles, budget, N_POSITIONS)
+        return exponential_cost([self.score(quantiles, budget).eps], 1, error)
 
     def rank_errors(self, quantiles, budget):
         """Return the standard deviation of the rank of each quantile, for untied data.
@@ -154,19 +157,20 @@ def rank_windows(targets, n_records, reach):
     return [(max(w - half, 0), min(w + half, n_records) + 1) for w in targets.whole]
 
 
-def interval_edges(ranks, windows, n_positions, randomness):
+def interval_edges(ranks, column, windows, n_records, n_positions, randomness):
     """Return for each window [a, b) the b - a + 1 ends of its intervals.
 
     The interval of rank i are the positions behind record i - 1 up to that of record i, counted
     from 0: F is i there. Every record has a random position in its cell, the same for all windows.
     """
-    n_records = ranks.n_records
-    found = [ranks.occupied(max(a - 1, 0), min(b, n_records)) for a, b in windows]
-    cells, first_seen = np.unique(np.concatenate([c for c, _ in found]), return_index=True)
-    before = np.concatenate([below[:-1] for c, below in found if c.size] or [cells])[first_seen]
-    counts = np.concatenate([np.diff(below) for c, below in found if c.size] or [cells])[first_seen]
+    touched = [np.arange(max(a - 1, 0), min(b, n_records)) for a, b in windows]
+    records = np.unique(np.concatenate(touched)) * RECORD_WEIGHT
+    cells, before, behind = ranks.around_ranks(np.array([column]), records)
+    cells, first_seen = np.unique(cells - ranks.grid.first[column], return_index=True)
+    before, behind = before[first_seen] // RECORD_WEIGHT, behind[first_seen] // RECORD_WEIGHT
+    counts = behind - before
 
-    per_cell = ranks.grid.positions_per_cell  # a power of two
+    per_cell = POSITIONS_PER_CELL
     n_found = int(counts.sum())
     subs = (randomness.words(n_found) & np.uint64(per_cell - 1)).astype(np.int64)
     positions = np.sort(np.repeat(cells * per_cell, counts) + subs)

@@ -9,6 +9,68 @@ import math
 
 import numpy as np
 
+from dpq_sklearn.accounting.budgets import DRAW_ERROR, ROUNDING, Cost
+
+# Less noise than this has outcomes so improbable that a float cannot hold their probability.
+# A larger budget is not spent in full.
+LARGEST_RATE = 512.0
+LEAST_VARIANCE = 2.0**-10
+
+
+class CountNoise:
+    """Noise for `n_counts` whole numbers that one neighbour changes by at most `unit` in all.
+
+    Privacy
+    -------
+    With a budget of eps the noise is discrete Laplace of rate eps / unit, which costs eps, or
+    eps^2 / 2 in zCDP (noise that is no exponential mechanism has no better). With rho it is
+    discrete Gaussian of variance unit^2 / (2 rho), which costs rho (Canonne, Kamath, Steinke 2020,
+    Theorem 4) at half the variance of Laplace, and has no finite eps. Rounding is reserved for
+    each count.
+    """
+
+    def __init__(self, budget, n_counts=1, unit=1):
+        self._n_counts, self._unit, self._budget = n_counts, unit, budget
+        if budget.unit == "eps":
+            self._rate = min(budget.before_rounding(n_counts).amount / unit, LARGEST_RATE)
+        else:
+            ideal = budget.amount * (1 - ROUNDING) - self._gaussian_errors(budget.amount)
+            if not ideal > budget.amount / 2:
+                raise ValueError(
+                    f"rho must be larger: {budget.amount:.3g} a feature is too little to be "
+                    "guaranteed in floating point."
+                )
+            self._variance = max(unit**2 / (2 * ideal), LEAST_VARIANCE)
+
+    def _gaussian_errors(self, rho):
+        """Return what errors of the probabilities of all noises can add to their rho.
+
+        With a relative error of k in all, k = n_counts * DRAW_ERROR, the divergence of order a
+        grows by at most (2 + 1 / (a - 1)) k. It increases with a, so below a = 1 + t the value at
+        1 + t serves: rho t + (2 + 1 / t) k more than rho. The best t is sqrt(k / rho).
+        """
+        k = self._n_counts * DRAW_ERROR
+        return 2 * math.sqrt(k * rho) + 2 * k
+
+    def draw(self, randomness):
+        """Return the noise of all counts: int64."""
+        if self._budget.unit == "eps":
+            return discrete_laplace(self._rate, self._n_counts, randomness)
+        return discrete_gaussian(self._variance, self._n_counts, randomness)
+
+    def cost(self):
+        """Return what it costs in eps and in rho."""
+        if self._budget.unit == "rho":
+            rho = self._unit**2 / (2 * self._variance)
+            return Cost(math.inf, (rho + self._gaussian_errors(rho)) * (1 + ROUNDING / 2))
+        eps = self._rate * self._unit + 4 * self._n_counts * DRAW_ERROR
+        return Cost(eps * (1 + ROUNDING / 2), eps**2 / 2 * (1 + ROUNDING))
+
+    def deviation(self):
+        """Return the standard deviation of the noise, in units."""
+        variance = 2 / self._rate**2 if self._budget.unit == "eps" else self._variance
+        return math.sqrt(variance) / self._unit
+
 
 def geometrics(rate, n, randomness):
     """Return `n` independent counts G with P(G >= k) = exp(-rate * k).

@@ -5,9 +5,9 @@ from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn.accounting import Budget, checked_positive
+from dpq_sklearn.accounting.budgets import Budget, checked_positive
 from dpq_sklearn.engine.exponential import FLOOR
-from dpq_sklearn.engine.grid import MOST_MASS
+from dpq_sklearn.engine.grid import MOST_MEASURE
 from dpq_sklearn.mechanisms.aq import quantile_tree
 
 
@@ -62,7 +62,7 @@ def rank_error_bound(m, eps=None, beta=0.05, *, rho=None, quantiles="uniform", p
         raise ValueError(f"one of eps and rho must be given, got eps={eps!r} and rho={rho!r}.")
     budget = Budget(checked_positive(eps, "eps"), "eps") if rho is None else None
     budget = budget or Budget(checked_positive(rho, "rho"), "rho")
-    psi = MOST_MASS if psi is None else checked_positive(psi, "psi")
+    psi = MOST_MEASURE if psi is None else checked_positive(psi, "psi")
     chance = beta / m / psi - FLOOR  # that of a position out of bounds, less what all have
     if chance <= 0:
         return math.inf

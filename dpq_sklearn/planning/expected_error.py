@@ -4,8 +4,10 @@ from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn.accounting import checked_positive
-from dpq_sklearn.quantiles import checked_quantiles, plan_release
+from dpq_sklearn.accounting.budgets import checked_positive
+from dpq_sklearn.messages import shown
+from dpq_sklearn.quantiles import checked_quantiles
+from dpq_sklearn.release import plan_release
 
 _MOST_BINS = 256
 
@@ -52,10 +54,10 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
         eps=eps,
         delta=delta,
         rho=rho,
-        bounds=[None] * n_features,
+        bounds=[(-np.inf, np.inf)] * n_features,
         mechanism=mechanism,
     )
-    errors = rank_errors(plan)[0]
+    errors = plan.mechanism.rank_errors(plan.quantiles[0], plan.budgets[0])
     if np.isnan(errors).any():
         raise ValueError(
             f"mechanism must not be 'agg_tree', got {mechanism!r}: its error depends on the data."
@@ -105,28 +107,17 @@ def suggest_n_bins(n_rows, n_features=1, eps=1.0, *, delta=0.0, rho=None, tolera
     return n_bins
 
 
-def rank_errors(plan):
-    """Return the standard deviations of the ranks that a plan releases, an array a column.
-
-    NaN where the mechanism cannot tell: the error of a tree of counts depends on the data.
-    """
-    columns = list(zip(plan.quantiles, plan.budgets, strict=True))
-    if not hasattr(plan.mechanism, "rank_errors"):
-        return [np.full(len(q), np.nan) for q, _ in columns]
-    return [plan.mechanism.rank_errors(q, budget) for q, budget in columns]
-
-
 def _ascending_quantiles(quantiles):
     if isinstance(quantiles, Integral) and not isinstance(quantiles, bool):
         if quantiles < 2:
-            raise ValueError(f"quantiles as a number of bins must be >= 2, got {quantiles!r}.")
+            raise ValueError(f"quantiles as a number of bins must be >= 2, got {shown(quantiles)}.")
         return np.arange(1, quantiles) / quantiles
     q = np.atleast_1d(checked_quantiles(quantiles))
     if q.ndim > 1 or np.any(np.diff(q) <= 0):
-        raise ValueError(f"quantiles must be ascending and distinct, got {quantiles!r}.")
+        raise ValueError(f"quantiles must be ascending and distinct, got {shown(quantiles)}.")
     return q
 
 
 def _checked_count(value, name):
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+        raise ValueError(f"{name} must be an integer >= 1, got {shown(value)}.")

@@ -17,7 +17,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from dpq_sklearn.accounting import PrivacyLoss, compose
+from dpq_sklearn.accounting.losses import PrivacyLoss, compose
 
 CACHED = "a Pipeline with memory= reuses fits of equal parameters and data"
 REFITTED = "the refit costs as much as the best candidate, here the dearest"

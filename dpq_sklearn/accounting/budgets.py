@@ -1,0 +1,140 @@
+"""Budgets: what a mechanism may spend, and how much of it rounding needs."""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+
+from dpq_sklearn.messages import shown
+
+# Every outcome of a draw has its right probability up to a factor of e^(+-DRAW_ERROR): see
+# docs/privacy.md. The ratio of two datasets' probabilities then moves by at most twice that, and
+# the range of the ratios, which is what all kinds of accounting use, by at most four times.
+DRAW_ERROR = 2.0**-41
+# For the rounding of sums, products and square roots of public numbers in accounts.
+ROUNDING = 2.0**-16
+
+
+class Cost(NamedTuple):
+    """What a mechanism costs: it is eps-DP, and also rho-zCDP."""
+
+    eps: float
+    rho: float
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a mechanism may spend on one column: so much of a unit.
+
+    The unit is "eps" (pure DP), "rho" (zCDP), or "draw": so much eps in each exponential draw that
+    a record meets, where optimal composition has worked out what all draws cost together.
+    """
+
+    amount: float
+    unit: str
+
+    def __post_init__(self):
+        if self.unit not in ("eps", "rho", "draw") or not 0 < self.amount < math.inf:
+            raise ValueError(
+                f"a budget is a positive amount of 'eps', 'rho' or 'draw', got {self!r}."
+            )
+
+    def part(self, share):
+        """Return this share (at most 1) of the budget."""
+        return Budget(self.amount * share, self.unit)
+
+    def exponential_eps(self):
+        """Return the eps of one exponential mechanism that spends the whole budget.
+
+        An exponential mechanism with eps is eps-bounded-range, hence eps^2/8-zCDP (Cesar, Rogers
+        2021, Lemma 3.2). This holds for no other kind of mechanism.
+        """
+        return math.sqrt(8 * self.amount) if self.unit == "rho" else self.amount
+
+    def before_rounding(self, n_draws, error=DRAW_ERROR):
+        """Return the budget of an ideal mechanism whose floating-point twin spends this one.
+
+        Parameters
+        ----------
+        n_draws : int
+            How many draws there are in all, also of those in which a record has no weight.
+        error : float
+            The largest error of the logarithm of an outcome's probability in one draw.
+        """
+        ideal = self.amount * (1 - ROUNDING) - _rounding_cost(self, n_draws, error)
+        if not ideal > self.amount / 2:
+            raise ValueError(
+                f"{self.unit} must be larger for {n_draws} private numbers: {self.amount:.3g} a "
+                "feature is too little to be guaranteed in floating point."
+            )
+        return Budget(ideal, self.unit)
+
+
+def _rounding_cost(budget, n_draws, error):
+    """Return what the errors of `n_draws` draws can add to a cost, in the unit of the budget.
+
+    With e_i the eps of draw i and w_i the weight of a record in it, rounding makes the cost
+    sum(w_i e_i + 4k), or in zCDP sum((w_i e_i + 4k)^2 / 8), where k is the error of one draw. The
+    mixed term of the square is at most k sqrt(n) sqrt(8 rho) by Cauchy-Schwarz.
+    """
+    if budget.unit == "rho":
+        return error * math.sqrt(8 * n_draws * budget.amount) + 2 * n_draws * error**2
+    return 4 * n_draws * error
+
+
+def exponential_cost(eps_of_draws, n_draws, error=DRAW_ERROR):
+    """Return the cost of exponential mechanisms, of which one record meets those listed.
+
+    `n_draws` is how many there are in all: a record may have a little weight in more of them.
+    """
+    ideal = {
+        "eps": math.fsum(eps_of_draws),
+        "rho": math.fsum(eps**2 for eps in eps_of_draws) / 8,
+    }
+    costs = [
+        amount + _rounding_cost(Budget(amount, unit), n_draws, error)
+        for unit, amount in ideal.items()
+    ]
+    return Cost(*(cost * (1 + ROUNDING / 2) for cost in costs))
+
+
+def feature_shares(n_features, weights=None):
+    """Return the share of the budget of each feature; the sum of the shares is at most 1."""
+    if weights is None:
+        return np.full(n_features, 1.0 / n_features)  # rounded to nearest: ROUNDING covers it
+    weights = np.asarray(weights, dtype=np.float64)
+    shares = weights / weights.max()
+    return shares / math.fsum(shares)
+
+
+def checked_request(eps, delta, rho):
+    """Return a request for eps, (eps, delta) or rho as floats, or say why it is none."""
+    delta = checked_delta(delta)
+    if rho is not None:
+        if eps is not None or delta > 0:
+            raise ValueError(
+                "rho excludes eps and delta: set eps=None and delta=0 with rho, got "
+                f"eps={shown(eps)}, delta={shown(delta)}, rho={shown(rho)}."
+            )
+        return None, 0.0, checked_positive(rho, "rho")
+    if eps is None:
+        raise ValueError("one of eps and rho must be given, got eps=None and rho=None.")
+    return checked_positive(eps, "eps"), delta, None
+
+
+def checked_positive(value, name):
+    """Return `value` as a float if it is a finite positive number."""
+    is_number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    if not is_number or not 0 < value < math.inf:
+        raise ValueError(f"{name} must be a finite number > 0, got {shown(value)}.")
+    return float(value)
+
+
+def checked_delta(value):
+    """Return `value` as a float if it is a number in [0, 1)."""
+    is_number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    if not is_number or not 0 <= value < 1:
+        raise ValueError(f"delta must be a number in [0, 1), got {shown(value)}.")
+    return float(value)

@@ -1,0 +1,46 @@
+"""Conversions between pure DP, zCDP and (eps, delta)-DP."""
+
+import math
+
+from scipy.optimize import minimize_scalar
+
+
+def rho_of_pure(eps):
+    """Return a rho that every eps-DP release has, whatever its mechanism (Bun, Steinke 2016)."""
+    return eps**2 / 2
+
+
+def eps_of_pure(rho):
+    """Return the largest eps such that every eps-DP release is also rho-zCDP."""
+    return math.sqrt(2 * rho)
+
+
+def eps_of_zcdp(rho, delta):
+    """Return eps such that rho-zCDP implies (eps, delta)-DP (Canonne, Kamath, Steinke 2020).
+
+    eps = inf over a > 1 of  a rho + (a ln(1 - 1/a) - ln(a - 1) - ln delta) / (a - 1).
+    Every a is valid, so an inexact minimum is never optimistic.
+    """
+    if delta == 0 or rho == math.inf:
+        return math.inf if rho > 0 else 0.0
+    return max(_least(lambda a: a * rho + _delta_term(a, delta)), 0.0)
+
+
+def rho_of_approximate_dp(eps, delta):
+    """Return the largest rho such that rho-zCDP implies (eps, delta)-DP by `eps_of_zcdp`."""
+    return -_least(lambda a: -(eps - _delta_term(a, delta)) / a) * (1 - 2.0**-40)
+
+
+def _delta_term(a, delta):
+    return (a * math.log1p(-1 / a) - math.log(a - 1) - math.log(delta)) / (a - 1)
+
+
+def _least(function):
+    """Return the least value of a quasi-convex function of the order a > 1."""
+    result = minimize_scalar(
+        lambda t: function(1 + math.exp(t)),
+        bounds=(-14.0, 40.0),
+        method="bounded",
+        options={"xatol": 1e-10, "maxiter": 500},
+    )
+    return float(result.fun)

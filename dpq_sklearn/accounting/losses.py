@@ -1,0 +1,116 @@
+"""What releases cost, and what several of them cost together."""
+
+import math
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from dpq_sklearn.accounting.budgets import checked_delta
+from dpq_sklearn.accounting.conversions import eps_of_zcdp
+
+
+class Neighbours(str, Enum):
+    """Which datasets count as neighbours: what one unit of privacy is."""
+
+    ROWS = "add or remove one row"
+    PEOPLE = "add or remove one person (all rows of a group)"
+
+
+@dataclass(frozen=True)
+class PrivacyLoss:
+    """What a release cost: it is (eps, delta)-DP, and also rho-zCDP.
+
+    Parameters
+    ----------
+    eps, delta : float
+        The release is (eps, delta)-differentially private.
+    rho : float
+        The release is rho-zero-concentrated differentially private; infinite if nothing better
+        is known.
+    pure_eps : float or None, default=None
+        The release is also (pure_eps, 0)-DP. None is `eps` if delta is 0, otherwise infinite.
+    neighbours : Neighbours
+        Which datasets count as neighbours: those that differ by one row, or by one person.
+    os_randomness : bool
+        Whether the noise came from the operating system's generator. With a seed the promise
+        holds only against those who do not know the seed.
+    account : str
+        How the cost was added up, in words.
+
+    Examples
+    --------
+    >>> from dpq_sklearn import PrivacyLoss
+    >>> loss = PrivacyLoss(eps=1.0, delta=0.0, rho=0.125)
+    >>> round(loss.eps_at(delta=1e-6), 3)
+    1.0
+    """
+
+    eps: float
+    delta: float
+    rho: float
+    pure_eps: float | None = None
+    neighbours: Neighbours = Neighbours.ROWS
+    os_randomness: bool = True
+    account: str = "sum of eps"
+
+    def __post_init__(self):
+        if not self.eps >= 0 or not 0 <= self.delta < 1 or not self.rho >= 0:
+            raise ValueError(
+                "PrivacyLoss needs eps >= 0, 0 <= delta < 1 and rho >= 0, got "
+                f"eps={self.eps!r}, delta={self.delta!r}, rho={self.rho!r}."
+            )
+        if self.pure_eps is None:
+            object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else math.inf)
+        object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
+
+    def eps_at(self, delta):
+        """Return the smallest eps known for which the release is (eps, `delta`)-DP.
+
+        Parameters
+        ----------
+        delta : float
+            The delta at which to state the loss, in [0, 1).
+
+        Returns
+        -------
+        eps : float
+        """
+        delta = checked_delta(delta)
+        known = min(self.pure_eps, eps_of_zcdp(self.rho, delta))
+        return min(known, self.eps) if delta >= self.delta else known
+
+
+def compose(losses):
+    """Return the cost of several releases on the same data: everything adds up."""
+    losses = list(losses)
+    neighbours = {loss.neighbours for loss in losses} or {Neighbours.ROWS}
+    if len(neighbours) > 1:
+        raise ValueError(
+            "costs for rows and costs for people cannot be added up: a person may have many rows."
+        )
+    return PrivacyLoss(
+        eps=math.fsum(loss.eps for loss in losses),
+        delta=min(math.fsum(loss.delta for loss in losses), math.nextafter(1.0, 0.0)),
+        rho=math.fsum(loss.rho for loss in losses),
+        pure_eps=math.fsum(loss.pure_eps for loss in losses),
+        neighbours=neighbours.pop(),
+        os_randomness=all(loss.os_randomness for loss in losses),
+    )
+
+
+def best_composition(releases, delta=None):
+    """Return the cost of several releases on the same data, stated at `delta` if one is given.
+
+    The sum of pure eps is one bound, the sum of rho converted at `delta` another; the smaller
+    one counts. That stays valid when the choice of a release depends on the outcomes of earlier
+    ones: a sequence of outcomes that ends within a sum of pure eps has a likelihood ratio of at
+    most e^eps, and all others end within the rho of a zCDP filter (Whitehouse et al. 2023), so
+    only these need the delta. The (eps, delta) of a release by itself does not count: a sum of
+    them would need another delta on top.
+    """
+    total = compose(releases)
+    if delta is None:
+        return total
+    from_rho = eps_of_zcdp(total.rho, delta)
+    if total.pure_eps <= from_rho:
+        return replace(total, eps=total.pure_eps, delta=0.0)
+    return replace(total, eps=from_rho, delta=delta, account="zCDP")
