@@ -16,8 +16,8 @@ _MOST_COUNTED_EDGES = 64
 def with_outer_edges(inner, bounds):
     """Return the inner edges with one more at each end: the bound, or a bin's width away.
 
-    Infinite bounds are none. A single inner edge tells no width: an open end is as far from it as
-    the bound at the other end is or, without any bound, as zero is.
+    Infinite bounds are none. A single inner edge tells no width: an open end is as far from
+    it as the bound at the other end is or, without any bound, as zero is.
     """
     low, high = bounds
     if inner.size > 1:
