@@ -315,6 +315,16 @@ def test_forms_of_bounds_agree(estimator, X):
 
 
 @both
+def test_half_open_bounds_bound_one_end(estimator, rng):
+    X = np.column_stack((rng.exponential(size=500), -rng.exponential(size=500)))
+    fitted = clone(estimator).set_params(bounds=[(0, None), (None, 0)], eps=100.0).fit(X)
+    edges = np.column_stack(fitted.bin_edges_) if hasattr(fitted, "n_bins") else fitted.quantiles_
+    assert edges[0, 0] == 0.0 and edges[-1, 1] == 0.0
+    assert 1.0 < edges[-1, 0] < 30.0 and -30.0 < edges[0, 1] < -1.0
+    assert np.array_equal(fitted.transform(X), fitted.to_sklearn().transform(X))
+
+
+@both
 def test_weights_share_the_budget(estimator, rng):
     """With nearly all of the budget one feature is accurate and the other is noise."""
     X = rng.uniform(size=(300, 2))

@@ -40,8 +40,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         How the bins are encoded: a sparse matrix of indicators, a dense one, or bin numbers.
     bounds : None, pair, list of pairs or dict, default=None
         Public bounds of the features: None if unknown, one pair ``(low, high)`` for all, one pair
-        or None for each, or a dict from feature name to pair. Data outside are clipped. Bounds
-        are not needed, and must never be taken from the data.
+        or None for each, or a dict from feature name to pair. One end may be open: ``(0, None)``.
+        Data outside are clipped. Bounds are optional, and must never be taken from the data.
     feature_weights : array-like of shape (n_features,) or None, default=None
         Positive weights by which the features share the budget. None is equal shares.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
