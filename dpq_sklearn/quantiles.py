@@ -4,11 +4,10 @@ from numbers import Integral
 
 import numpy as np
 
+from dpq_sklearn.checks import checked_bounds, shown
 from dpq_sklearn.data.columns import checked_column
 from dpq_sklearn.data.groups import checked_groups
 from dpq_sklearn.data.sources import Column, Histogram, Rows
-from dpq_sklearn.engine.grid import checked_bounds
-from dpq_sklearn.messages import shown
 from dpq_sklearn.release import neighbours_of, pay, plan_counts, plan_release, release
 
 

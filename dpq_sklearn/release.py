@@ -20,7 +20,8 @@ from dpq_sklearn.accounting.budgets import (
 )
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
 from dpq_sklearn.accounting.losses import Neighbours, PrivacyLoss
-from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid, shortest_decimals
+from dpq_sklearn.decimals import shortest_decimals
+from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
 from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.ledger.ledger import charge
 from dpq_sklearn.mechanisms.noise import CountNoise

@@ -6,8 +6,8 @@ record to the ranks of a column: one person costs what one row costs without gro
 
 import numpy as np
 
+from dpq_sklearn.checks import shown
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
-from dpq_sklearn.messages import shown
 
 _MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpq_sklearn.accounting.budgets import checked_request
 from dpq_sklearn.accounting.losses import Neighbours
+from dpq_sklearn.checks import shown
 from dpq_sklearn.data.columns import checked_table, stand_in
 from dpq_sklearn.data.groups import checked_groups
 from dpq_sklearn.data.sources import Batches, Table
@@ -31,7 +32,6 @@ from dpq_sklearn.estimators.compat import (
 )
 from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.messages import shown
 from dpq_sklearn.quality import (
     AUTO_BINS,
     PrivacyNoiseWarning,
@@ -330,7 +330,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """Return `X` after checks of its types, shape and names, for `read_matrix`."""
         X = checked_table(X)
         if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:  # scikit-learn has a say
-            check_array(stand_in(X), estimator=self, input_name="X", ensure_min_samples=least)
+            options = {"ensure_min_samples": least, "ensure_all_finite": False}
+            check_array(stand_in(X), estimator=self, input_name="X", **options)
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
