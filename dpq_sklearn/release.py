@@ -7,7 +7,9 @@
 What follows, such as edges and tails, is computed from released numbers and public facts alone.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from traceback import clear_frames
 
 import numpy as np
@@ -56,6 +58,11 @@ class ReleasePlan:
     count_budget: Budget | None
     loss: PrivacyLoss
     finer_plans: tuple = ()
+
+    def rank_errors(self):
+        """Return the expected errors in rank of the quantiles of each column."""
+        columns = zip(self.quantiles, self.budgets, strict=True)
+        return [_rank_errors_of(self.mechanism, *column).copy() for column in columns]
 
     def chosen(self, n_rows):
         """Return the finest plan that the released number of rows is enough for."""
@@ -121,16 +128,14 @@ def plan_release(
     """
     engine = checked_mechanism(mechanism)
     eps, delta, rho = checked_request(eps, delta, rho)
+    quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
     shares = feature_shares(len(quantiles), weights)
     accounts = _accounts(engine, quantiles, shares, eps, delta, rho, with_count)
     if adds_up:
         accounts = [account for account in accounts if account.name != "optimal composition"]
 
-    def predicted_error(account):
-        return sum(map(engine.typical_error, quantiles, account.budgets))
-
-    account = min(accounts, key=predicted_error)
-    costs = list(map(engine.cost, quantiles, account.budgets))
+    account = min(accounts, key=lambda account: _error_of(engine, quantiles, account.budgets))
+    costs = [_cost_of(engine, *column) for column in zip(quantiles, account.budgets, strict=True)]
     if account.count_budget is not None:
         costs.append(CountNoise(account.count_budget).cost())
     total = Cost(*map(sum, zip(*costs, strict=True)))
@@ -144,9 +149,29 @@ def plan_release(
     )
     bounds = tuple(bounds)
     grid = make_grid(bounds, resolution)
-    return ReleasePlan(
-        engine, tuple(quantiles), bounds, grid, account.budgets, account.count_budget, loss
+    return ReleasePlan(engine, quantiles, bounds, grid, account.budgets, account.count_budget, loss)
+
+
+# Columns mostly have equal quantiles and budgets, and a fit is repeated many times in a search.
+
+
+@lru_cache(maxsize=1024)
+def _cost_of(mechanism, quantiles, budget):
+    return mechanism.cost(quantiles, budget)
+
+
+@lru_cache(maxsize=256)
+def _error_of(mechanism, quantiles, budgets):
+    """Return the error by which accounts are compared: that of all columns together."""
+    return sum(
+        mechanism.typical_error(*column) * n
+        for column, n in Counter(zip(quantiles, budgets, strict=True)).items()
     )
+
+
+@lru_cache(maxsize=1024)
+def _rank_errors_of(mechanism, quantiles, budget):
+    return mechanism.rank_errors(quantiles, budget)
 
 
 def _accounts(engine, quantiles, shares, eps, delta, rho, with_count):

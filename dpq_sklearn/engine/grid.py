@@ -120,30 +120,32 @@ class Grid:
 
     def _steps_of(self, values, columns):
         """Return the number of floats (below the smallest power of two: of steps) from zero."""
-        exponents = self.smallest_exponent[columns]
         magnitudes = np.abs(values)
         steps = magnitudes.view(np.int64) - self._bits_at_zero[columns]
         signs = values.view(np.int64) >> 63  # -1 or 0; negates without a branch for each value
         steps ^= signs
         steps -= signs
-        is_tiny = magnitudes < np.ldexp(1.0, exponents)
+        is_tiny = magnitudes < self._smallest[columns]
         if is_tiny.any():
-            tiny_exponents = np.broadcast_to(exponents, values.shape)[is_tiny]
-            steps[is_tiny] = np.floor(np.ldexp(values[is_tiny], 52 - tiny_exponents))
+            of_smallest = np.where(is_tiny, values, 0.0) / self._smallest[columns]
+            steps[is_tiny] = np.floor(of_smallest[is_tiny] * _STEPS_PER_OCTAVE)
         return steps
 
     def _values_at(self, steps, columns):
         magnitudes = np.abs(steps)
         bits = magnitudes + self._bits_at_zero[columns]
-        tiny = np.ldexp(magnitudes.astype(np.float64), self.smallest_exponent[columns] - 52)
+        tiny = magnitudes * (self._smallest[columns] / _STEPS_PER_OCTAVE)
         values = np.where(magnitudes < _STEPS_PER_OCTAVE, tiny, bits.view(np.float64))
         return np.copysign(values, steps)
 
     @cached_property
     def _bits_at_zero(self):
         """The bit pattern from which steps are counted: an octave below the smallest power."""
-        smallest = np.ldexp(1.0, self.smallest_exponent)
-        return smallest.view(np.int64) - _STEPS_PER_OCTAVE
+        return self._smallest.view(np.int64) - _STEPS_PER_OCTAVE
+
+    @cached_property
+    def _smallest(self):
+        return np.ldexp(1.0, self.smallest_exponent)
 
     def measure_before(self, cells, columns):
         """Return the grid measure of all cells of the column before each.
@@ -266,7 +268,8 @@ class _RoundBefore:
 def _scaled(values, powers):
     """Return values times powers of ten; powers below 1 divide, which rounds only once."""
     factors = POWERS_OF_TEN[np.abs(powers) - FIRST_POWER]
-    return np.where(powers >= 0, values * factors, values / factors)
+    is_up = powers >= 0
+    return values * np.where(is_up, factors, 1.0) / np.where(is_up, 1.0, factors)
 
 
 def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION):

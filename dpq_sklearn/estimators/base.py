@@ -228,7 +228,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """Warn if the release is mostly noise: decided by the release and public facts alone."""
 
         def replan(n_bins=None, delta=None):
-            other = clone(self)
+            other = copy(self)
             if n_bins is not None:
                 offset = self._count_parameter != "n_bins"
                 other.set_params(**{self._count_parameter: n_bins - offset})

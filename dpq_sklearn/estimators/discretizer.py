@@ -158,7 +158,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
         self.bin_edges_[:] = list(map(with_outer_edges, released.quantiles, plan.bounds))
         self.rank_error_ = np.empty(self.n_features_in_, dtype=object)
-        self.rank_error_[:] = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
+        self.rank_error_[:] = plan.rank_errors()
 
     def _quantiles_of_features(self, n_features, names):
         n_bins = counts_of_features(self.n_bins, n_features, names, "n_bins", DEFAULT_BINS)

@@ -157,8 +157,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.references_ = knot_references(np.array(plan.quantiles[0]))
         knots = list(map(knot_values, released.quantiles, plan.bounds))
         self.quantiles_ = np.column_stack(knots)
-        errors = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
-        self.rank_error_ = np.column_stack(errors)
+        self.rank_error_ = np.column_stack(plan.rank_errors())
 
     def _private_edges(self):
         return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)

@@ -56,7 +56,7 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
         bounds=[(-np.inf, np.inf)] * n_features,
         mechanism=mechanism,
     )
-    errors = plan.mechanism.rank_errors(plan.quantiles[0], plan.budgets[0])
+    errors = plan.rank_errors()[0]
     if np.isnan(errors).any():
         raise ValueError(
             f"mechanism must not be 'agg_tree', got {mechanism!r}: its error depends on the data."
