@@ -148,7 +148,7 @@ class Batches:
 
 
 def at_least_one(n_rows):
-    """Return a number of rows, or raise for none as scikit-learn does."""
+    """Return a number of rows, or raise for none, in scikit-learn's words."""
     if n_rows == 0:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
     return n_rows

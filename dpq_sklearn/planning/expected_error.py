@@ -55,6 +55,7 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
         rho=rho,
         bounds=[(-np.inf, np.inf)] * n_features,
         mechanism=mechanism,
+        with_count=True,
     )
     errors = plan.rank_errors()[0]
     if np.isnan(errors).any():
