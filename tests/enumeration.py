@@ -144,15 +144,19 @@ def _place_weights(ranks, nodes):
 class Draws:
     """One node of the tree: in every dataset, after every history of draws above it.
 
-    `chances` has a row for each dataset, in it one for each history, and in it each position.
+    `weights` has a row for each dataset, in it one for each history, and in it each position.
     `children` are the next nodes, whose history follows from this node's history and position by
     the table `next_history`.
     """
 
     quantile: int
-    chances: np.ndarray
+    weights: np.ndarray
     next_history: np.ndarray
     children: tuple
+
+    @cached_property
+    def chances(self):
+        return self.weights / self.weights.sum(axis=2, keepdims=True)
 
 
 def split_in_the_middle(ranks, nodes, positions):
@@ -196,14 +200,13 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
             *(np.full(column.size, value) for value in (q, eps, is_leaf or all_leaves)),
             measure,
         )
-        weights = place_weights(ranks, nodes)
-        chances = (weights / weights.sum(axis=1, keepdims=True)).reshape(*shape, -1)
-        assert np.array_equal(chances > 0, np.broadcast_to(chances[:1] > 0, chances.shape))
-        histories, drawn = np.nonzero(chances[0])
-        next_history = np.full(chances.shape[1:], -1)
+        weights = place_weights(ranks, nodes).reshape(*shape, -1)
+        assert np.array_equal(weights > 0, np.broadcast_to(weights[:1] > 0, weights.shape))
+        histories, drawn = np.nonzero(weights[0])
+        next_history = np.full(weights.shape[1:], -1)
         next_history[histories, drawn] = np.arange(drawn.size)
         if is_leaf:
-            return Draws(here, chances, next_history, ())
+            return Draws(here, weights, next_history, ())
         of_next = (np.arange(n_datasets)[:, None] * n_histories + histories).ravel()
         ranks_here = split_rank(ranks, nodes[of_next], np.tile(drawn, n_datasets))
         positions = {end: at[histories] for end, at in positions.items()} | {here: drawn}
@@ -211,7 +214,7 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
         split_ranks[here] = ranks_here.reshape(n_datasets, -1)
         children = [visit(*ends, positions, split_ranks) for ends in ((below, here), (here, above))]
         children = tuple(child for child in children if child is not None)
-        return Draws(here, chances, next_history, children)
+        return Draws(here, weights, next_history, children)
 
     ends = per_cell * grid.first[:1], per_cell * grid.end[:1] - 1
     end_ranks = np.zeros((n_datasets, 1), dtype=np.int64), per_cell * ranks.total_weights[:, None]
@@ -221,25 +224,33 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
     )  # fmt: skip
 
 
-def largest_log_ratios(draws, ones, others):
-    """Return log(P / Q) of the most telling joint outcome, for pairs of datasets (P, Q)."""
-    return _largest_log_ratios(draws, ones, others)[:, 0]
+def worst_eps(draws, pairs, any_measure=False):
+    """Return log(P / Q) of the most telling joint outcome of these pairs of datasets.
 
-
-def _largest_log_ratios(draws, ones, others):
-    """After every history: given it, the two subtrees are independent."""
-    p, q = draws.chances[ones], draws.chances[others]
-    ratios = np.where(p > 0, np.log(np.where(p > 0, p, 1.0) / np.where(q > 0, q, 1.0)), -np.inf)
-    for child in draws.children:
-        ratios += _largest_log_ratios(child, ones, others)[:, draws.next_history]
-    return ratios.max(axis=2)
-
-
-def worst_eps(draws, pairs):
-    """Return the eps that the enumerated mechanism has on these pairs of datasets."""
+    With `any_measure` it is the worst case over *all* base measures, however they depend on what
+    was drawn before: the outcome has hardly any measure, and nearly all the rest is where the
+    weights change most in the opposite direction.
+    """
     ones, others = pairs.T
-    both = [largest_log_ratios(draws, *pair) for pair in ((ones, others), (others, ones))]
-    return float(np.max(both))
+    both = (
+        _largest_log_ratios(draws, *pair, any_measure) for pair in ((ones, others), (others, ones))
+    )
+    return float(max(ratios.max() for ratios in both))
+
+
+def _largest_log_ratios(draws, ones, others, any_measure):
+    """After every history: given it, the two subtrees are independent."""
+    p, q = draws.weights[ones], draws.weights[others]
+    is_there = p > 0
+    ratios = np.log(np.where(is_there, p, 1.0) / np.where(is_there, q, 1.0))
+    if any_measure:
+        of_sums = np.where(is_there, ratios, np.inf).min(axis=2)
+    else:
+        of_sums = np.log(p.sum(axis=2) / q.sum(axis=2))
+    for child in draws.children:
+        below = _largest_log_ratios(child, ones, others, any_measure)
+        ratios += below[:, draws.next_history]
+    return np.where(is_there, ratios, -np.inf).max(axis=2) - of_sums
 
 
 def renyi_divergences(draws, ones, others, order):
