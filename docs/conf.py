@@ -1,12 +1,19 @@
-"""The documentation site: python -m sphinx -W -b html docs docs/_build/html."""
+"""The documentation site: python -m sphinx -W -q -b html docs docs/_build/html."""
 
-import sys
+import re
+from html import escape
+from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
+from sys import path as import_path
+from textwrap import shorten
+
+from docutils import nodes
 
 import dpq_sklearn
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # for gallery_order
+import_path.insert(0, str(HERE))  # for gallery_style
 
 project = "dpq_sklearn"
 author = "The dpq_sklearn developers"
@@ -17,13 +24,21 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
+    "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates", "auto_examples/*.md5", "sg_execution_times.rst"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "auto_examples/*.md5",
+    "auto_examples/index.rst",  # gallery.md groups the examples
+    "**sg_execution_times.rst",
+]
 root_doc = "index"
 default_role = "literal"  # single backquotes in docstrings
 
@@ -33,14 +48,25 @@ myst_heading_anchors = 3
 
 autosummary_generate = True
 toc_object_entries_show_parents = "hide"
-autodoc_default_options = {"members": True, "inherited-members": True}
+
 numpydoc_show_class_members = False  # the class template lists them
 numpydoc_xref_param_type = False
 
-# Every reference inside the project must resolve. What belongs to other projects is only named:
-# looking it up would need the network at build time.
+copybutton_exclude = ".linenos, .gp, .go"  # neither prompts nor output are copied
+
+# Formulas must be readable without a network: this one file holds the fonts as well.
+MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static/mathjax/tex-svg.js"
+mathjax_path = MATHJAX.name
+
+# Every reference must resolve: inside the project by Sphinx, to the API pages of these projects
+# by `link_to_other_project`, which needs no network.
 nitpicky = True
-nitpick_ignore_regex = [(r"py:.*", r"(sklearn|numpy|scipy|pandas|matplotlib|dask|joblib)(\..*)?")]
+API_PAGES = {
+    "sklearn": "https://scikit-learn.org/stable/modules/generated/{}.html",
+    "numpy": "https://numpy.org/doc/stable/reference/generated/{}.html",
+    "scipy": "https://docs.scipy.org/doc/scipy/reference/generated/{}.html",
+    "joblib": "https://joblib.readthedocs.io/en/stable/generated/{}.html",
+}
 
 sphinx_gallery_conf = {
     "examples_dirs": [str(HERE.parent / "examples")],
@@ -48,14 +74,16 @@ sphinx_gallery_conf = {
     # What takes minutes (the benchmarks, the paper) lies in folders that the gallery leaves out.
     "filename_pattern": r".*\.py$",
     "ignore_pattern": r"(benchmarks|paper)[/\\]",
-    "within_subsection_order": "gallery_order.ReadingOrder",
-    "default_thumb_file": str(HERE / "_static" / "private_bins.png"),
+    "reset_modules": ("matplotlib", "gallery_style.set_style"),
+    "image_srcset": ["2x"],
+    "thumbnail_size": (600, 400),
+    "default_thumb_file": str(HERE / "_static" / "quickstart.png"),  # the one that only prints
     "abort_on_example_error": True,
     "show_memory": False,
     "min_reported_time": 1000,
     "doc_module": ("dpq_sklearn",),
     "reference_url": {"dpq_sklearn": None},
-    "backreferences_dir": None,
+    "backreferences_dir": "generated/backreferences",
     "remove_config_comments": True,
     "show_signature": False,
     "plot_gallery": "True",
@@ -67,22 +95,54 @@ def link_to_gallery(app, docname, source):
     for script in (HERE.parent / "examples").glob("*.py"):
         page = f"](auto_examples/{script.stem}.rst)"
         source[0] = source[0].replace(f"](../examples/{script.name})", page)
-    source[0] = source[0].replace("](../examples)", "](auto_examples/index.rst)")
+    source[0] = source[0].replace("](../examples)", "](gallery.md)")
+
+
+def link_to_other_project(app, env, node, contnode):
+    """Return a link to the API page of another project's object, if there is such an object."""
+    name = node.get("reftarget", "")
+    package = name.partition(".")[0]
+    try:
+        resolve_name(name)
+    except (ValueError, ImportError, AttributeError):
+        return None
+    if package not in API_PAGES:
+        return None
+    return nodes.reference("", "", contnode, refuri=API_PAGES[package].format(name))
+
+
+def describe_page(app, pagename, templatename, context, doctree):
+    """Give every page a description for search engines: its first paragraph."""
+    if doctree is None:  # the index, the search
+        return
+    texts = (re.sub(r"\s+", " ", node.astext()) for node in doctree.findall(nodes.paragraph))
+    text = next((text for text in texts if len(text) > 40 and "download" not in text), project)
+    description = escape(shorten(text, 200, placeholder=" ..."), quote=True)
+    context["metatags"] += f'\n<meta name="description" content="{description}" />'
 
 
 def setup(app):
     app.connect("source-read", link_to_gallery)
+    app.connect("missing-reference", link_to_other_project)
+    app.connect("html-page-context", describe_page)
 
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"dpq_sklearn {release}"
-html_static_path = ["_static"]
+html_static_path = ["_static", str(MATHJAX)]
 html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
 html_theme_options = {
-    "logo": {"text": "dpq_sklearn"},
+    "logo": {
+        "text": "dpq_sklearn",
+        "image_light": "_static/favicon.svg",
+        "image_dark": "_static/favicon.svg",
+        "alt_text": "dpq_sklearn, home",
+    },
+    "github_url": "https://github.com/dpq-sklearn/dpq-sklearn",
     "navbar_align": "left",
-    "navbar_end": ["theme-switcher"],
-    "header_links_before_dropdown": 5,
+    "navbar_end": ["theme-switcher", "navbar-icon-links"],
+    "header_links_before_dropdown": 6,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -90,18 +150,18 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-# Pages without pages below them have no use for a sidebar.
+# Pages without pages below or beside them have no use for a sidebar.
 html_sidebars = {
     page: []
     for page in (
         "index",
+        "install",
         "getting_started",
-        "user_guide",
         "privacy",
-        "coming_from",
-        "limitations",
+        "citing",
         "changelog",
         "contributing",
+        "gallery",
     )
 }
 html_show_sourcelink = False

@@ -7,6 +7,10 @@ from sklearn.utils.validation import check_is_fitted
 
 # Colours that survive colour blindness (Okabe, Ito) and a dark background.
 _PRIVATE, _BAND, _PUBLIC = "#0072B2", "#56B4E9", "#999999"
+# So many times the width of a third of the quantiles is far away from them.
+_FAR_AWAY = 1000
+# A quantile whose error is so large a share of the rows says next to nothing.
+_TOO_NOISY = 0.25
 
 
 class DPQuantileDisplay:
@@ -34,6 +38,8 @@ class DPQuantileDisplay:
 
     Attributes
     ----------
+    note : str or None
+        A line under the title, which says if the released numbers of an estimator look wrong.
     ax_ : matplotlib Axes
         The axes that were drawn on.
     figure_ : matplotlib Figure
@@ -55,6 +61,7 @@ class DPQuantileDisplay:
         self.kind = kind
         self.name = name
         self.x_public = x_public
+        self.note = None
 
     @classmethod
     def from_estimator(cls, estimator, *, feature=0, n_rows=None, X_public=None, ax=None):
@@ -87,15 +94,16 @@ class DPQuantileDisplay:
         if hasattr(estimator, "bin_edges_"):
             kind, values = "bins", estimator.bin_edges_[index][1:-1]
             shares = np.arange(1, values.size + 1) / (values.size + 1)
-            errors = estimator.rank_error_[index]
+            errors, tail = estimator.rank_error_[index], 0
         else:
             kind, values, shares = "cdf", estimator.quantiles_[:, index], estimator.references_
             # The knots of the tails are as uncertain as the quantile that they continue.
             errors = estimator.rank_error_[:, index]
-            beyond = (values.size - errors.size) // 2
-            errors = np.pad(errors, beyond, mode="edge")
+            tail = (values.size - errors.size) // 2
+            errors = np.pad(errors, tail, mode="edge")
         band = None if n_rows is None else 2 * errors / n_rows
         display = cls(values, shares, errors=band, kind=kind, name=name, x_public=x_public)
+        display.note = _warning(values[tail : values.size - tail], values[0], band)
         return display.plot(ax=ax)
 
     def plot(self, ax=None):
@@ -126,9 +134,8 @@ class DPQuantileDisplay:
         else:
             self._draw_cdf(ax)
         ax.set(xlabel=self.name, ylabel="share of the rows below", ylim=(-0.02, 1.02))
-        ax.set_title(
-            "private bin edges" if self.kind == "bins" else "private distribution function"
-        )
+        title = "private bin edges" if self.kind == "bins" else "private distribution function"
+        ax.set_title(title if self.note is None else f"{title}\n{self.note}")
         ax.legend(loc="best", frameon=False)
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -158,6 +165,22 @@ class DPQuantileDisplay:
 
     def _band(self):
         return np.maximum(self.shares - self.errors, 0), np.minimum(self.shares + self.errors, 1)
+
+
+def _warning(quantiles, lowest, errors):
+    """Return what is wrong with released quantiles, the end of their tail and errors, or None."""
+    if errors is not None and np.max(errors) > _TOO_NOISY:
+        return "too much noise for so few rows"
+    third = max(2, -(-quantiles.size // 3))
+    starts, stops = quantiles[: 1 - third], quantiles[third - 1 :]  # of every third in a row
+    widths = np.where(stops > starts, stops - starts, np.abs(starts))
+    gaps = np.concatenate((np.diff(stops), np.diff(starts)))  # above a third, and below one
+    scales = np.concatenate((widths[:-1], widths[1:]))
+    if np.any((gaps > _FAR_AWAY * scales) & (scales > 0)):
+        return "some lie far from the others: perhaps noise"
+    if lowest < 0 < quantiles[0]:
+        return "positive quantiles, negative tail: set bounds"
+    return None
 
 
 def _feature_of(estimator, feature):

@@ -2,9 +2,10 @@
 Do I need bounds?
 =================
 
-Most private libraries ask for the least and the largest value. Here ``bounds`` may be left out:
-the grid is then a fixed signed logarithm. What do bounds buy, and what do too wide ones cost? The
-error is measured in ranks: how many rows lie between the private quantile and the exact one.
+Most private libraries ask for the least and the largest value. Here ``bounds`` may be left out.
+What do bounds buy if they are known, and what do bounds cost that are too wide? The answer depends
+on the number of rows. The error is measured in ranks: how many rows lie between the private
+quantile and the exact one, as a share of all rows.
 """
 
 import matplotlib.pyplot as plt
@@ -13,25 +14,25 @@ import numpy as np
 from dpq_sklearn import dp_quantiles
 
 # %%
-# Four kinds of made-up columns, each with bounds that fit tightly and bounds that somebody careful
-# would give.
-n_rows, n_trials, q = 2_000, 60, np.arange(1, 8) / 8
+# Four kinds of made-up columns, each with bounds that fit tightly and with bounds that somebody
+# careful would give.
 rng = np.random.default_rng(0)
 columns = {
-    "income": (rng.lognormal(10.4, 0.7, n_rows), (0, 1e6), (0, 1e9)),
-    "temperature": (rng.normal(12, 8, n_rows), (-40, 60), (-300, 6_000)),
-    "probability": (rng.beta(2, 5, n_rows), (0, 1), (0, 100)),
-    "unix time": (rng.uniform(1.6e9, 1.7e9, n_rows), (1.6e9, 1.7e9), (0, 4e9)),
+    "income": (lambda n: rng.lognormal(10.4, 0.7, n), (0, 1e6), (0, 1e9)),
+    "temperature": (lambda n: rng.normal(12, 8, n), (-40, 60), (-300, 6_000)),
+    "probability": (lambda n: rng.beta(2, 5, n), (0, 1), (0, 100)),
+    "unix time": (lambda n: rng.uniform(1.6e9, 1.7e9, n), (1.6e9, 1.7e9), (0, 4e9)),
 }
+q, n_trials = np.array([0.2, 0.4, 0.6, 0.8]), 60
 
 
-def mean_rank_error(x, bounds):
-    """Return the mean over quantiles and trials, in rows, for eps = 1, and its standard error."""
+def rank_error(x, bounds):
+    """Return the mean over quantiles and trials, as a share of the rows, and its standard error."""
     ranks = [
-        np.searchsorted(np.sort(x), dp_quantiles(x, q, eps=1.0, bounds=bounds))
+        np.searchsorted(np.sort(x), dp_quantiles(x, q, eps=1.0, bounds=bounds)) / x.size
         for _ in range(n_trials)
     ]
-    error_of_trials = np.abs(ranks - q * n_rows).mean(axis=1)
+    error_of_trials = np.abs(ranks - q).mean(axis=1)
     return error_of_trials.mean(), error_of_trials.std(ddof=1) / np.sqrt(n_trials)
 
 
@@ -40,30 +41,32 @@ kinds = {
     "wide bounds": ("^", "#E69F00", 0.0),
     "no bounds": ("o", "#0072B2", 0.2),
 }
-errors = np.array(
-    [[mean_rank_error(x, b) for b in (tight, wide, None)] for x, tight, wide in columns.values()]
-)
-for name, row in zip(columns, errors, strict=True):
-    cells = [
-        f"{kind} {mean:.2f} +- {error:.2f}" for kind, (mean, error) in zip(kinds, row, strict=True)
-    ]
-    print(f"{name:12} " + ",  ".join(cells))
+errors = {}
+for n_rows in (100, 2_000):
+    print(f"\n{n_rows:,} rows: mean rank error as a share of the rows")
+    samples = [(draw(n_rows), tight, wide) for draw, tight, wide in columns.values()]
+    errors[n_rows] = np.array(
+        [[rank_error(x, bounds) for bounds in (tight, wide, None)] for x, tight, wide in samples]
+    )
+    for name, row in zip(columns, errors[n_rows], strict=True):
+        cells = [f"{kind} {mean:.4f}" for kind, (mean, _) in zip(kinds, row, strict=True)]
+        print(f"{name:12} " + ",  ".join(cells))
 
 # %%
-# Bounds make little difference: after the first splits only the two outermost quantiles still see
-# a huge domain. Wrong bounds are worse than none, since values outside are clipped, and bounds
-# taken from the data would not be private.
-fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+# With many rows bounds make little difference. With few rows, tight bounds help: give them if they
+# are publicly known. Wrong bounds are worse than none, since values outside are clipped, and
+# bounds taken from the data would not be private.
+fig, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 places = np.arange(len(columns))
-for index, (label, (marker, color, shift)) in enumerate(kinds.items()):
-    mean, error = errors[:, index].T
-    ax.errorbar(places + shift, mean, error, fmt=marker, color=color, ms=8, capsize=5, label=label)
-ax.set_xticks(places, columns)
-ax.set(
-    ylabel="mean rank error, rows",
-    ylim=(0, None),
-    title=f"Seven quantiles of {n_rows:,} rows, eps = 1, {n_trials} trials; bars: standard error",
-)
-ax.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.1))
-ax.spines[["top", "right"]].set_visible(False)
+for ax, (n_rows, found) in zip(axes, errors.items(), strict=True):
+    for index, (label, (marker, color, shift)) in enumerate(kinds.items()):
+        mean, error = found[:, index].T
+        style = {"fmt": marker, "color": color, "ms": 8, "capsize": 4}
+        ax.errorbar(places + shift, mean, error, **style, label=label)
+    ax.set_xticks(places, [name.replace(" ", "\n") for name in columns], fontsize=10)
+    ax.set(title=f"{n_rows:,} rows, eps = 1", ylim=(0, None))
+    ax.yaxis.set_major_formatter(lambda share, _: f"{share:.1%}")
+    ax.spines[["top", "right"]].set_visible(False)
+axes[0].set_ylabel("mean rank error, share of the rows")
+fig.legend(*axes[0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside lower center")
 plt.show()

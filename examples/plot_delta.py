@@ -2,9 +2,9 @@
 What does delta buy?
 ====================
 
-With ``delta=0`` the features share ``eps``: each of d features gets ``eps / d``. With a small
-``delta`` they share ``rho``, and each gets about ``1 / sqrt(d)``. So delta is worth little for one
-feature and much for many. A fit works out both accounts and takes the better one.
+With ``delta=0`` the features share ``eps``, and each of d features gets ``eps / d``. With a small
+``delta`` costs add up more slowly, and each feature gets about ``eps / sqrt(d)``. So delta helps
+little with one feature and much with many. A fit computes both accounts and takes the better one.
 """
 
 import matplotlib.pyplot as plt
@@ -45,9 +45,9 @@ for n in numbers_of_features:
     print(f"{n:3} features, delta=1e-6 asked for: spent delta={spent:g}")
 
 # %%
-# For one feature the pure account is the better one, and the delta is not spent. From two features
-# on it pays, the more the more features there are.
-fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
+# For one feature the pure account is the better one, and delta is not spent. With more features it
+# is, and its advantage grows with their number.
+fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 ax.plot(numbers_of_features, errors[0.0], "s--", color="#D55E00", label="eps = 1")
 ax.plot(numbers_of_features, errors[1e-6], "o-", color="#0072B2", label="eps = 1, delta = 1e-6")
 ax.set_xscale("log", base=2)

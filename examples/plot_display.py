@@ -13,17 +13,20 @@ import numpy as np
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileDisplay, DPQuantileTransformer
 
 # %%
-# Two transformers of the same private column, at ``eps=0.3`` each.
+# Two transformers of the same private column, waiting times in minutes, at ``eps=0.3`` each. A
+# waiting time is not negative and, in this house, not longer than four hours. These bounds are
+# public facts, so they may be given, and no released number lies outside of them. Without them the
+# display would note that a tail of waiting times goes below zero.
 rng = np.random.default_rng(0)
 X = rng.gamma(4, 10, size=(2_000, 1))
-cdf = DPQuantileTransformer(n_quantiles=7, eps=0.3).fit(X)
-bins = DPKBinsDiscretizer(n_bins=8, eps=0.3).fit(X)
+cdf = DPQuantileTransformer(n_quantiles=7, eps=0.3, bounds=(0, 240)).fit(X)
+bins = DPKBinsDiscretizer(n_bins=8, eps=0.3, bounds=(0, 240)).fit(X)
 
 # %%
 # The band needs the number of rows, which is private: a public guess will do. A histogram is drawn
 # only of rows that you pass as public, here a sample from another year.
 public = rng.gamma(4.5, 10, size=(500, 1))
-fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.2), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 DPQuantileDisplay.from_estimator(cdf, n_rows=2_000, ax=left)
 DPQuantileDisplay.from_estimator(bins, n_rows=2_000, X_public=public, ax=right)
 left.set_xlabel("waiting time, minutes")

@@ -2,8 +2,8 @@
 How much eps does a pipeline need?
 ==================================
 
-``eps`` is a parameter like any other, so ``GridSearchCV`` can vary it. The exact pipeline, which is
-not private, is the line to compare with.
+``eps`` is a parameter like any other, so ``GridSearchCV`` can vary it. The dashed line is the same
+pipeline with exact bins, which is not private.
 """
 
 import matplotlib.pyplot as plt
@@ -23,9 +23,8 @@ signal = np.abs(np.log(X[:, 0]) - 3) + 0.7 * np.abs(np.log(X[:, 1]) - 3.5)
 y = (signal + 0.4 * rng.normal(size=5_000) > 1.3).astype(int)
 
 # %%
-# The search, on data that stand in for the private ones. Here they are made up, which costs
-# nothing. Run on the private rows themselves, this search alone would cost what the plan says,
-# so choose eps on public or made-up data of the same kind.
+# The search runs on made-up data that resemble the private ones, which costs nothing. On the
+# private rows it would cost what the plan says. So choose eps on public or made-up data.
 pipeline = Pipeline(
     [("dpq", DPKBinsDiscretizer(n_bins=8)), ("clf", LogisticRegression(max_iter=1000))]
 )
@@ -45,7 +44,7 @@ exact = cross_val_score(exact_pipeline, X, y, cv=5).mean()
 # %%
 # With 4,000 rows to train on, the bins cost next to nothing from ``eps=0.3`` or so.
 mean, spread = search.cv_results_["mean_test_score"], search.cv_results_["std_test_score"]
-fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
+fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 ax.axhline(exact, color="black", linestyle="--", label="exact bins, not private")
 ax.axhline(max(y.mean(), 1 - y.mean()), color="0.5", linestyle=":", label="always the same answer")
 ax.errorbar(

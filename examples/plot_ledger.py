@@ -3,8 +3,8 @@ How many fits fit into a budget?
 ================================
 
 A :class:`~dpq_sklearn.PrivacyLedger` refuses the fit that would exceed its cap. How soon that
-happens depends on the delta at which the total is stated: the sum of eps grows with the number of
-fits, the sum of rho, converted at delta, with its square root.
+happens depends on delta. Without delta, the total eps grows with the number of fits. With a small
+delta it grows with the square root of that number once there are many of them.
 """
 
 import os
@@ -38,9 +38,9 @@ for delta in (0.0, 1e-6):
 folder.cleanup()
 
 # %%
-# Both ledgers start on the same straight line. With a delta the total leaves it as soon as rho is
-# the better account.
-fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
+# Both ledgers start on the same straight line. With a delta the total leaves it as soon as zCDP
+# gives the lower total.
+fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 styles = {0.0: ("s", "#D55E00", "delta = 0"), 1e-6: ("o", "#0072B2", "delta = 1e-6")}
 for delta, (marker, color, label) in styles.items():
     n_fits = len(totals[delta]) - 1

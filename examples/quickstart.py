@@ -2,8 +2,8 @@
 Private bins in a minute
 ========================
 
-How far are private bin edges from the exact ones, and what do they cost? Needs nothing but the
-package itself.
+How far are private bin edges from the exact ones, and what do they cost? This script needs nothing
+but the package itself.
 """
 
 import numpy as np
@@ -38,12 +38,12 @@ for name, column, edges, private_edges in zip(names, X.T, exact, private.bin_edg
     ranks = np.array([[np.mean(column < e), np.mean(column <= e)] for e in inner])
     wanted = np.array([0.25, 0.5, 0.75])
     off = np.maximum(np.maximum(ranks[:, 0] - wanted, wanted - ranks[:, 1]), 0).max() * n_rows
-    cells = [" ".join(f"{edge:11,.2f}" for edge in some) for some in (edges, inner)]
+    cells = [" ".join(f"{edge:11,.2f}" for edge in numbers) for numbers in (edges, inner)]
     print(f"{name:8}  {cells[0]:>34}   {cells[1]:>34}   {off:8.0f}")
 print(f"price of the fit, all features and edges together: eps = {private.privacy_.eps}")
 
 # %%
-# The same in a pipeline.
+# A classifier on exact bins and the same classifier on private bins.
 for discretizer in (
     KBinsDiscretizer(4, encode="onehot", strategy="quantile", subsample=None),
     DPKBinsDiscretizer(n_bins=4, eps=1.0),

@@ -10,8 +10,8 @@ before it looks at the data, in whatever process it runs, and is refused when th
 # %%
 # A dataset with a budget
 # -----------------------
-# The budget belongs to the data, so its file may lie beside them. It is created once; from then on
-# its path is enough, today and tomorrow.
+# The budget belongs to the data, so its file may lie beside them. It is created once. From then on
+# every process, today and tomorrow, needs only its path.
 
 import os
 import tempfile
@@ -35,9 +35,9 @@ ledger = PrivacyLedger(path, eps=10.0)
 print(ledger)
 
 # %%
-# The dear way: search over the whole pipeline
-# --------------------------------------------
-# What it will cost is known before it runs.
+# Expensive: search over the whole pipeline
+# -----------------------------------------
+# Every candidate and every fold fits the transformer again. The cost is known before it runs.
 
 pipeline = make_pipeline(
     DPKBinsDiscretizer(n_bins=8, eps=0.5, ledger=path), LogisticRegression(max_iter=1000)
@@ -54,10 +54,10 @@ print(f"accuracy {search.best_score_:.3f}")
 print(ledger)
 
 # %%
-# The cheap way: fit once, search over what comes after
-# -----------------------------------------------------
+# Cheap: fit once, search over the classifier
+# -------------------------------------------
 # What is computed from a private release costs nothing more. A frozen transformer is not fitted
-# again, so the search over the classifier is free, and the one fit may spend more.
+# again, so the search over the classifier is free, and the single fit can have a larger eps.
 
 binner = DPKBinsDiscretizer(n_bins=8, eps=1.0, ledger=path).fit(X)
 pipeline = make_pipeline(FrozenEstimator(binner), LogisticRegression(max_iter=1000))
@@ -71,7 +71,8 @@ print(ledger)
 # %%
 # The empty budget
 # ----------------
-# One eps is left. A fit that asks for more is refused, and has neither read nor spent anything.
+# A budget of eps = 1 is left. A fit that asks for more is refused: it has neither read the data nor
+# spent anything.
 
 try:
     DPKBinsDiscretizer(n_bins=8, eps=2.0, ledger=path).fit(X)
@@ -86,7 +87,7 @@ except BudgetExceededError as refusal:
 records = ledger.to_frame()
 print(records[["what", "columns", "detail", "eps", "rho", "seeded"]].to_string())
 
-fig, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+fig, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 ledger.plot(ax=ax)
 folder.cleanup()
 plt.show()

@@ -33,6 +33,7 @@ READING_ORDER = [
     "planning.expected_error",
     "planning.search",
     "estimators.compat",
+    "estimators.binning",
     "estimators.base",
     "estimators.discretizer",
     "estimators.quantile_transformer",

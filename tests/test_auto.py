@@ -11,7 +11,7 @@ from dpq_sklearn.engine.ranks import SortedColumn
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.auto import AutomaticChoice
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
-from dpq_sklearn.quantiles import MECHANISMS, plan_release
+from dpq_sklearn.mechanisms.registry import MECHANISMS, plan_release
 
 AUTO = AutomaticChoice()
 

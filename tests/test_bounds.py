@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpq_sklearn.accounting import Budget
+from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import MOST_MASS, N_CELLS, BoundedGrid
 from dpq_sklearn.engine.random import SystemRandomness
 from dpq_sklearn.engine.ranks import SortedColumn

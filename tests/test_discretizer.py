@@ -127,6 +127,18 @@ def test_outer_edges_are_the_bounds_or_a_bins_width_away(rng):
     assert two[0] < two[1] < two[2]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "preserved"),
+    [(None, ["float64", "float32"]), (np.float64, ["float64"]), (np.float32, ["float32"])],
+)
+def test_the_types_that_are_said_to_be_preserved_are(dtype, preserved, rng):
+    X = rng.normal(size=(20, 1))
+    est = DPKBinsDiscretizer(2, encode="ordinal", dtype=dtype).fit(X)
+    assert est.__sklearn_tags__().transformer_tags.preserves_dtype == preserved
+    for name in preserved:
+        assert est.transform(X.astype(name)).dtype == name
+
+
 @pytest.mark.parametrize("n_bins", [1, [2, 1], [2, 2.5], [3], [[2, 2]], "5", [True, 2]])
 def test_impossible_numbers_of_bins_raise(n_bins, rng):
     with pytest.raises(ValueError, match="n_bins"):

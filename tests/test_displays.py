@@ -62,3 +62,46 @@ def test_unknown_features_raise(feature, frame):
     fitted = DPKBinsDiscretizer(3).fit(frame)
     with pytest.raises(ValueError, match="feature must be"):
         DPQuantileDisplay.from_estimator(fitted, feature=feature)
+
+
+@pytest.mark.parametrize(
+    ("column", "bounds", "note"),
+    [
+        (lambda rng: rng.normal(100, 5, 500), None, None),
+        (lambda rng: rng.exponential(20, 500), None, "negative tail"),
+        (lambda rng: rng.exponential(20, 500), (0, 1000), None),
+        (lambda rng: np.r_[rng.normal(size=400), np.full(100, 1e9)], None, "far from the others"),
+    ],
+)
+def test_says_so_when_released_numbers_are_implausible(column, bounds, note, rng):
+    X = column(rng)[:, None]
+    fitted = DPQuantileTransformer(15, bounds=bounds, eps=1e6).fit(X)
+    display = DPQuantileDisplay.from_estimator(fitted)
+    title = display.ax_.get_title()
+    assert (display.note is None and "\n" not in title) if note is None else note in title
+    edges = DPQuantileDisplay.from_estimator(DPKBinsDiscretizer(8, eps=1e6).fit(X))
+    assert edges.note is None or "far from the others" in edges.note == display.note
+
+
+def test_says_so_when_the_noise_drowns_the_rows(frame):
+    fitted = DPKBinsDiscretizer(8, eps=20.0, random_state=0).fit(frame)
+    few = int(4 * fitted.rank_error_[0].max()) + 1
+    assert "noise" in DPQuantileDisplay.from_estimator(fitted, n_rows=few).note
+    assert DPQuantileDisplay.from_estimator(fitted, n_rows=100 * few).note is None
+
+
+@pytest.mark.parametrize("factor", [1.0, -1.0, 1e-12])
+@pytest.mark.parametrize("n_bins", [3, 5, 8, 64])
+def test_no_ordinary_shape_is_called_implausible(factor, n_bins, rng):
+    columns = [
+        rng.normal(size=5000),
+        rng.lognormal(10, 2, 5000),
+        rng.standard_cauchy(5000),
+        rng.lognormal(size=5000) * (rng.random(5000) < 0.5),
+        rng.normal(2005, 8, 5000).round(),
+        np.full(5000, 7.0),
+    ]
+    fitted = DPKBinsDiscretizer(n_bins, eps=1e6).fit(factor * np.column_stack(columns))
+    for feature in range(len(columns)):
+        assert DPQuantileDisplay.from_estimator(fitted, feature=feature).note is None
+        matplotlib.pyplot.close("all")

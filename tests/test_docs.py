@@ -2,7 +2,10 @@
 
 import ast
 import inspect
+import math
 import re
+import sys
+import textwrap
 import warnings
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -15,8 +18,16 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 PAGE_NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 PUBLIC = [getattr(dpq_sklearn, name) for name in dpq_sklearn.__all__]
+PYPROJECT = (ROOT / "pyproject.toml").read_text()
+SOURCE = re.search(r'^Source = "(.*)"', PYPROJECT, re.M)[1] + "/"
+SITE = re.search(r'^Documentation = "(.*)"', PYPROJECT, re.M)[1] + "/en/latest/"
 every_page = pytest.mark.parametrize("page", PAGES, ids=PAGE_NAMES)
 every_public_object = pytest.mark.parametrize("thing", PUBLIC, ids=dpq_sklearn.__all__)
+
+
+def extra(name):
+    """Return the requirements of an extra, as one text."""
+    return re.search(rf"^{name} = \[(.*?)\]\n", PYPROJECT, re.S | re.M)[1]
 
 
 def public_functions(thing):
@@ -105,27 +116,49 @@ def test_releases_state_their_privacy(name):
 
 def slugs(page):
     """Return the anchors of a page: its headings as repository browsers spell them."""
+    included = re.match(r"```{include} (\S+)", page.read_text())
+    page = page.parent / included[1] if included else page
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     headings = re.findall(r"^#+ (.+)$", text, re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def file_behind(link, page):
+    """Return the file of this project that a link leads to, or None if it leads elsewhere."""
+    for prefix, folder, suffix in (
+        (SOURCE + "blob/main/", ROOT, ""),
+        (SOURCE.replace("github", "raw.githubusercontent") + "main/", ROOT, ""),
+        (SITE, ROOT / "docs", ".md"),
+    ):
+        if link.startswith(prefix):
+            path = link.removeprefix(prefix)
+            return folder / (path.removesuffix(".html") + suffix)
+    if link.startswith(("http://", "https://")):
+        return None
+    return page.parent / link if link else page
+
+
 @every_page
 def test_internal_links_resolve(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        if target.startswith(("http://", "https://")):
-            continue
         path, _, anchor = target.partition("#")
-        file = page.parent / path if path else page
+        file = file_behind(path, page)
+        if file is None:
+            continue
         assert file.exists(), f"{page.name} links to {target}"
         if anchor:
             assert anchor in slugs(file), f"{page.name} links to {target}"
 
 
+def test_readme_has_absolute_links_only_because_pypi_knows_no_other_file():
+    links = re.findall(r"\]\(([^)\s]+)\)", (ROOT / "README.md").read_text())
+    assert links and all(link.startswith("https://") for link in links)
+
+
 @every_page
 def test_files_and_tests_that_are_named_exist(page):
     text = page.read_text()
-    for name in re.findall(r"\b((?:examples|tests|docs|dpq_sklearn)/[\w/.]+\.\w+)", text):
+    for name in re.findall(r"(?<![/\w])((?:examples|tests|docs|dpq_sklearn)/[\w/.]+\.\w+)", text):
         assert (ROOT / name).exists(), name
     for file, test in re.findall(r"(tests/\w+\.py)::(\w+)", text):
         assert f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
@@ -139,15 +172,17 @@ def test_options_of_commands_exist(page):
             assert f'"{option}"' in source, f"{script} {option}"
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/getting_started.md", "docs/user_guide.md"])
+@pytest.mark.parametrize(
+    "name", ["README", "docs/getting_started", "docs/index", "docs/user_guide", "docs/which_eps"]
+)
 def test_python_in_the_pages_runs(name, capsys):
     """All blocks of a page in their order; what is printed is checked where the page shows it."""
-    text = (ROOT / name).read_text()
+    text = (ROOT / f"{name}.md").read_text()
     namespace = {}
     for code, _, shown in re.findall(r"```python\n(.*?)```\n(\n```text\n(.*?)```)?", text, re.S):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            exec(compile(code, name, "exec"), namespace)
+            exec(compile(textwrap.dedent(code), name, "exec"), namespace)
         printed = capsys.readouterr().out
         if shown:
             assert printed.split() == shown.split()
@@ -162,16 +197,52 @@ def test_gallery_scripts_ask_a_question_and_are_listed(script):
     source = script.read_text()
     title, line, empty = ast.get_docstring(ast.parse(source)).splitlines()[:3]
     assert line == "=" * len(title) and empty == ""
-    assert f'"{script.stem}"' in (ROOT / "docs" / "gallery_order.py").read_text()
+    gallery = (ROOT / "docs" / "gallery.md").read_text()
+    assert f":::{{grid-item-card}} {title}\n:img-top: auto_examples/images/thumb/" in gallery
+    assert gallery.count(f"auto_examples/{script.stem}\n") == 2  # the card and the list of pages
     if script.stem.startswith("plot_"):
         assert title.endswith("?") and source.endswith("plt.show()\n")
+
+
+@pytest.mark.parametrize("script", gallery_scripts(), ids=lambda script: script.stem)
+def test_gallery_scripts_leave_nothing_out(script):
+    """They import what the extra "docs" installs, and have no second way if it is not there."""
+    nodes = list(ast.walk(ast.parse(script.read_text())))
+    caught = {ast.unparse(node.type) for node in nodes if isinstance(node, ast.ExceptHandler)}
+    assert not caught & {"ImportError", "ModuleNotFoundError", "Exception"}
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    packages = {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names)
+    extras = extra("dask") + extra("examples")
+    assert packages <= {"dpq_sklearn", "sklearn", "numpy"} | set(re.findall(r"\w+", extras))
+
+
+def test_table_of_guesses_is_what_eps_implies():
+    text = (ROOT / "docs" / "which_eps.md").read_text()
+    rows = re.findall(r"^\| \**([\d.]+)\** \| (.*%)\** \|$", text, re.M)
+    assert len(rows) == 7
+    for eps, cells in rows:
+        for prior, cell in zip((0.5, 0.1, 0.01), re.findall(r"[\d.]+(?=%)", cells), strict=True):
+            odds = math.exp(float(eps)) * prior / (1 - prior)
+            digits = len(cell.partition(".")[2])
+            assert float(cell) == round(100 * odds / (1 + odds), digits), (eps, prior)
+
+
+def test_install_page_lists_extras_and_oldest_versions():
+    page = (ROOT / "docs" / "install.md").read_text()
+    extras = re.search(r"optional-dependencies\]\n(.*?)\n\[tool", PYPROJECT, re.S)[1]
+    assert re.findall(r"^(\w+) = \[", extras, re.M) == re.findall(r"^\| `(\w+)` \|", page, re.M)
+    oldest = dict(re.findall(r"^\| ([\w-]+) \| ([\d.]+) \| [\d.]+ \|$", page, re.M))
+    assert f'requires-python = ">={oldest.pop("Python")}"' in PYPROJECT
+    assert len(oldest) == 3
+    for package, version in oldest.items():
+        assert f'"{package.lower()}>={version}"' in PYPROJECT
 
 
 def test_site_uses_what_the_docs_extra_installs():
     pytest.importorskip("sphinx", reason="the site is built with the extra 'docs'")
     conf = (ROOT / "docs" / "conf.py").read_text()
-    extra = re.search(r"^docs = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.S | re.M)[1]
     extensions = ast.literal_eval(re.search(r"extensions = (\[.*?\])", conf, re.S)[1])
     for extension in extensions:
         package = extension.partition(".")[0].replace("_", "-")
-        assert f'"{package}>=' in extra, package
+        assert f'"{package}>=' in extra("docs"), package

@@ -176,6 +176,38 @@ def test_no_error_about_shape_or_type_quotes_the_data(estimator, column):
 
 
 @both
+@pytest.mark.parametrize(
+    "X",
+    [
+        [31337.125, 1.0, 2.0],
+        np.array(31337.125),
+        pd.Series([31337.125]),
+        [["31337.125", "secret", "3"]],
+        pd.DataFrame([["31337.125", "secret", "3"]]),
+        np.array([[31337.125 + 1j, 0, 0]]),
+        np.full((1, 2), 31337.125),
+    ],
+    ids=lambda X: type(X).__name__,
+)
+def test_inverse_transform_quotes_no_value_either(estimator, X, rng):
+    fitted = clone(estimator).fit(rng.normal(size=(20, 3)))
+    with pytest.raises((TypeError, ValueError)) as error:
+        fitted.inverse_transform(X)
+    for text in (str(error.value), str(error.value.__context__)):
+        assert "31337" not in text and "secret" not in text
+
+
+@both
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_exported_objects_keep_names_and_output_container(estimator, container, X):
+    frame = pd.DataFrame(X, columns=list("abc"))
+    fitted = clone(estimator).set_output(transform=container).fit(frame)
+    mine, theirs = fitted.transform(frame), fitted.to_sklearn().transform(frame)
+    assert type(mine) is type(theirs) and mine.equals(theirs)
+    assert type(clone(estimator).fit(frame).to_sklearn().transform(frame)) is np.ndarray
+
+
+@both
 def test_numbers_that_numpy_warns_about_go_unnoticed(estimator):
     signalling = np.array([[0x7FA00000], [0x3F800000]], dtype=np.uint32).view(np.float32)
     huge = np.array([["1e400"], ["1"]], dtype=np.longdouble)
@@ -267,19 +299,29 @@ def test_forms_of_bounds_agree(estimator, X):
     fits = [
         clone(estimator).set_params(random_state=0, bounds=bounds).fit(frame)
         for bounds in [
-            {"a": (-5, 5), "b": (-5, 5), "c": (-5, 5)},
-            (-5, 5),
-            [(-5, 5)] * 3,
-            np.array([[-5, 5]] * 3),
-            np.array([-5.0, 5.0]),
+            {"a": (-2, 2), "b": (-2, 2), "c": (-2, 2)},
+            (-2, 2),
+            [(-2, 2)] * 3,
+            np.array([[-2, 2]] * 3),
+            np.array([-2.0, 2.0]),
         ]
     ]
     for fitted in fits[1:]:
         assert np.array_equal(released(fitted), released(fits[0]))
-    mixed = clone(estimator).set_params(random_state=0, bounds={"b": (-5, 5)}).fit(frame)
+    mixed = clone(estimator).set_params(random_state=0, bounds={"b": (-2, 2)}).fit(frame)
     first = mixed.bin_edges_[1] if hasattr(mixed, "bin_edges_") else mixed.quantiles_[:, 1]
-    assert (first[0], first[-1]) == (-5.0, 5.0)
-    assert np.count_nonzero(np.abs(released(mixed)) == 5.0) == 2
+    assert (first[0], first[-1]) == (-2.0, 2.0)
+    assert np.count_nonzero(np.abs(released(mixed)) == 2.0) == 2
+
+
+@both
+def test_half_open_bounds_bound_one_end(estimator, rng):
+    X = np.column_stack((rng.exponential(size=500), -rng.exponential(size=500)))
+    fitted = clone(estimator).set_params(bounds=[(0, None), (None, 0)], eps=100.0).fit(X)
+    edges = np.column_stack(fitted.bin_edges_) if hasattr(fitted, "n_bins") else fitted.quantiles_
+    assert edges[0, 0] == 0.0 and edges[-1, 1] == 0.0
+    assert 1.0 < edges[-1, 0] < 30.0 and -30.0 < edges[0, 1] < -1.0
+    assert np.array_equal(fitted.transform(X), fitted.to_sklearn().transform(X))
 
 
 @both

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpq_sklearn import dp_quantiles, expected_rank_error, suggest_n_bins
-from dpq_sklearn.accounting import Budget
+from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles, quantile_tree
 
 

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import QuantileTransformer
 
 from dpq_sklearn import DPQuantileTransformer
 from dpq_sklearn.estimators.quantile_transformer import TAIL_KNOTS, knot_references, knot_values
 
+OPEN = (-np.inf, np.inf)
 COLUMNS = {
     "normal": lambda rng: rng.normal(size=3000),
     "skewed": lambda rng: rng.lognormal(10, 2, size=3000),
@@ -74,7 +77,7 @@ def test_tails_are_strictly_monotone_and_have_no_spikes(rng):
 
 def test_knots_of_an_unbounded_tail_halve_the_mass_every_gap():
     q = np.arange(1, 4) / 4
-    values, references = knot_values(np.array([10.0, 12.0, 15.0]), None), knot_references(q)
+    values, references = knot_values(np.array([10.0, 12.0, 15.0]), OPEN), knot_references(q)
     assert values.size == references.size == 3 + 2 * (TAIL_KNOTS + 1)
     assert np.allclose(np.diff(values[: TAIL_KNOTS + 2]), 2.0)
     assert np.allclose(np.diff(values[-TAIL_KNOTS - 2 :]), 3.0)
@@ -82,13 +85,78 @@ def test_knots_of_an_unbounded_tail_halve_the_mass_every_gap():
     assert references[TAIL_KNOTS] == 0.125 and references[1] == 0.25 * 2.0**-TAIL_KNOTS
 
 
-@pytest.mark.parametrize("bounds", [(0.0, 100.0), (9.0, 15.5), (10.0, 15.0), (-1e6, 1e6)])
-def test_bounded_tails_end_at_the_bounds(bounds):
+@pytest.mark.parametrize(
+    ("bounds", "ends"),
+    [
+        ((0.0, 40.0), (0.0, 40.0)),
+        ((9.0, 15.5), (9.0, 15.5)),
+        ((10.0, 15.0), (10.0, 15.0)),
+        ((0.0, 1e6), (0.0, 48.0)),
+        ((-1e300, 1e300), (-12.0, 48.0)),
+        ((0.0, np.inf), (0.0, 48.0)),
+        ((-np.inf, 16.0), (-12.0, 16.0)),
+        ((-np.inf, np.inf), (-12.0, 48.0)),
+    ],
+)
+def test_bounded_tails_end_at_the_bounds_or_before(bounds, ends):
     values = knot_values(np.array([10.0, 12.0, 15.0]), bounds)
-    assert (values[0], values[-1]) == bounds
+    assert (values[0], values[-1]) == ends
     assert np.all(np.diff(values) >= 0)
     if bounds[0] < 10.0:
         assert np.all(np.diff(values[: TAIL_KNOTS + 2]) > 0)
+
+
+def test_a_bound_far_away_leaves_the_tail_as_it_is():
+    quantiles = np.array([10.0, 12.0, 15.0])
+    assert np.allclose(knot_values(quantiles, (-1e5, 1e5)), knot_values(quantiles, OPEN))
+    one_sided = knot_values(quantiles, (0.0, np.inf))
+    assert np.array_equal(one_sided[14:], knot_values(quantiles, OPEN)[14:])
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1000.0), (0.0, 1e9)])
+def test_inverse_of_a_far_tail_does_not_run_to_a_wide_bound(bounds, rng):
+    X = rng.lognormal(size=(20_000, 1))
+    far = [[4.0], [5.0], [6.0]]
+    for n_quantiles in (7, 15, 63):
+        est = DPQuantileTransformer(n_quantiles, output_distribution="normal", eps=1e6)
+        without = est.fit(X).inverse_transform(far)
+        within = est.set_params(bounds=bounds).fit(X).inverse_transform(far)
+        assert np.allclose(within, without, rtol=0.01)
+        assert np.all(within < 60)
+
+
+@pytest.mark.parametrize("bounds", [None, (0.0, 12.0), (0.0, 500.0), (0.0, 1e6)])
+def test_transform_is_monotone_up_to_the_bounds_and_beyond(bounds, rng):
+    X = rng.exponential(size=(5000, 2))
+    X[:, 1] = np.minimum(X[:, 1].round(), 2.0)  # atoms at both ends
+    probes = np.sort(np.concatenate((X, np.geomspace(0.01, 1e7, 500)[:, None] * [1, 1])), axis=0)
+    est = DPQuantileTransformer(15, bounds=bounds, eps=100.0, random_state=0).fit(X)
+    assert np.array_equal(est.transform(probes), est.to_sklearn().transform(probes))
+    assert np.all(np.diff(est.transform(probes), axis=0) >= 0)
+    assert np.all(est.transform(probes)[-1] == 1.0)
+    shares = np.linspace(0, 1, 2000)[:, None] * [1, 1]
+    assert np.all(np.diff(est.inverse_transform(shares), axis=0) >= 0)
+
+
+def test_bounds_beyond_an_atom_at_the_end_keep_what_lies_between_apart():
+    quantiles = np.array([1.0, 2.0, 3.0, 3.0])
+    assert knot_values(quantiles, OPEN)[-1] == 3.0
+    assert knot_values(quantiles, (0.0, 5.0))[-1] == 5.0
+    assert knot_values(quantiles, (0.0, 1e6))[-1] < 12.0
+    assert np.all(knot_values(np.full(4, 7.0), (0.0, 1e6)) == 7.0)
+
+
+def test_regression_on_a_transformed_target_works_with_wide_bounds(rng):
+    X = rng.normal(size=(2000, 1))
+    y = np.exp(X[:, 0] + 0.3 * rng.normal(size=2000))
+    private = DPQuantileTransformer(output_distribution="normal", eps=100.0, random_state=0)
+    scores = []
+    for bounds in (None, (0.0, 1e4)):
+        target = private.set_params(bounds=bounds)
+        model = TransformedTargetRegressor(LinearRegression(), transformer=target).fit(X, y)
+        assert model.predict(2 * X).max() < 3 * y.max()
+        scores.append(model.score(X, y))
+    assert scores[0] > 0.5 and scores[1] > scores[0] - 0.05
 
 
 def test_a_tail_that_is_short_beside_its_gap_is_nearly_uniform():

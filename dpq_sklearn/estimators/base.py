@@ -1,7 +1,8 @@
 """What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
 
+import warnings
 from copy import copy
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from numbers import Integral, Real
 from os import PathLike
 
@@ -10,19 +11,38 @@ from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpq_sklearn.accounting.budgets import checked_positive, checked_request
-from dpq_sklearn.data.columns import checked_table, ignore_float_errors, read_matrix, stand_in
+from dpq_sklearn.accounting.budgets import checked_request
+from dpq_sklearn.accounting.losses import Neighbours
+from dpq_sklearn.checks import shown
+from dpq_sklearn.data.columns import checked_table, stand_in
+from dpq_sklearn.data.groups import checked_groups
 from dpq_sklearn.data.sources import Batches, Table
 from dpq_sklearn.data.threads import Progress
-from dpq_sklearn.engine.grid import FULL_RESOLUTION, checked_bounds
+from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.random import checked_random_state
 from dpq_sklearn.engine.summaries import SUMMARY_RESOLUTION
-from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions, _fit_context
+from dpq_sklearn.estimators.compat import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    _fit_context,
+    checked_matrix,
+)
+from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.messages import shown
-from dpq_sklearn.release import pay, plan_release, release
+from dpq_sklearn.quality import (
+    AUTO_BINS,
+    PrivacyNoiseWarning,
+    cautious_count,
+    errors_in_bins,
+    noise_warning,
+    verdict,
+)
+from dpq_sklearn.release import neighbours_of, pay, plan_automatically, release
+
+_NO_MORE = object()
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -33,7 +53,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         "delta": [Interval(Real, 0, 1, closed="left")],
         "rho": [Interval(Real, 0, None, closed="neither"), None],
         "bounds": ["array-like", dict, None],
-        "feature_weights": ["array-like", None],
+        "feature_weights": ["array-like", dict, None],
         "mechanism": [StrOptions(set(MECHANISMS))],
         "resolution": [Interval(Integral, 1, FULL_RESOLUTION, closed="both"), None],
         "n_jobs": [Integral, None],
@@ -49,8 +69,12 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     def _doc_link_url_param_generator(self):
         return {"estimator_name": type(self).__name__}
 
-    def _quantiles_of_features(self, n_features):
-        """Return the list of ascending quantiles that each feature needs."""
+    #: the parameter that says how many bins or quantiles a feature gets, and what "auto" tries
+    _count_parameter: str
+    _auto_bins = AUTO_BINS
+
+    def _quantiles_of_features(self, n_features, names):
+        """Return the ascending quantiles of each feature, if their number is not "auto"."""
         raise NotImplementedError
 
     def _set_quantiles(self, released):
@@ -62,7 +86,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None, **unknown):
         """Find the private quantiles of every feature; spends the budget.
 
         Parameters
@@ -72,24 +96,41 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             only the counts travel.
         y : None
             Ignored.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Whose row each one is: any hashable labels; a missing one is a person of its own. Each
+            of a person's k rows weighs 1/k, so the fit promises privacy for people at the price of
+            rows, and the quantiles are those of a random row of a random person. A row that is
+            missing in a feature takes its share with it there.
+        **unknown : dict
+            Must be empty: there is no `sample_weight`.
 
         Returns
         -------
         self : object
             The fitted transformer.
         """
+        refuse_unknown(unknown, f"{type(self).__name__}.fit")
         self._check_request()
         draft = self._draft()
         if is_dask(X):
             from dpq_sklearn.data.dask import Collection, meta_of
 
+            if groups is not None:
+                raise ValueError(
+                    "groups must be None for a dask collection: a person may be spread over its "
+                    "partitions. Use fit_batches with batches that hold whole people."
+                )
             draft._validated(meta_of(X), reset=True)
-            return self._fit_draft(draft, Collection(X), "fit", SUMMARY_RESOLUTION)
-        source = Table(draft._checked_table(X, reset=True), self.n_jobs)
-        return self._fit_draft(draft, source, "fit", FULL_RESOLUTION)
+            return self._fit_draft(draft, Collection(X), "fit", SUMMARY_RESOLUTION, None)
+        X = draft._checked_table(X, reset=True)
+        groups = None if groups is None else checked_groups(groups, X.shape[0])
+        source = Table(X, self.n_jobs, groups)
+        return self._fit_draft(draft, source, "fit", FULL_RESOLUTION, groups)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit_batches(self, batches, *, verbose=False, callback=None):
+    def fit_batches(
+        self, batches, *, groups=None, groups_are_whole=False, verbose=False, callback=None
+    ):
         """Find the private quantiles of rows that come in batches; spends the budget once.
 
         One pass, in memory that is bounded by the `resolution` and not by the number of rows. The
@@ -101,6 +142,11 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         batches : iterable
             Of arrays, pandas or polars DataFrames, or Arrow record batches or tables: each a part
             of the private rows, with the same columns. Empty ones are fine.
+        groups : iterable or None, default=None
+            The labels of the rows of each batch, as in `fit`: one column of labels a batch.
+        groups_are_whole : bool, default=False
+            Whether all rows of a person are in one batch. `groups` need that, and nobody checks it:
+            a check would have to keep all labels, and its result would tell about them.
         verbose : bool, default=False
             Whether to print a line with the rows read and the rate to standard error. It is meant
             for those who hold the data: the number of rows is not part of the private release.
@@ -118,34 +164,48 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         reading after that leaves the transformer unfitted, with nothing released and the budget
         spent.
         """
-        if hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
+        is_lazy = type(batches).__name__ == "LazyFrame"
+        if is_lazy or hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
             raise TypeError(
                 "batches must be an iterable of tables, got a single "
                 f"{type(batches).__name__}: use fit, or put it into a list."
             )
+        if groups is not None and groups_are_whole is not True:
+            raise ValueError(
+                "groups need groups_are_whole=True in fit_batches: all rows of a person must be in "
+                f"one batch, got groups_are_whole={shown(groups_are_whole)}."
+            )
         self._check_request()
         draft = self._draft()
-        batches = iter(batches)
-        first = [draft._checked_table(batch, reset=True, least=0) for batch in islice(batches, 1)]
+        tables = draft._checked_batches(batches, groups)
+        first = list(islice(tables, 1))
         if not first:
             raise ValueError("batches must hold at least one batch, got none.")
-        rest = (draft._checked_table(batch, reset=False, least=0) for batch in batches)
-        source = Batches(chain(first, rest), self.n_jobs, Progress(verbose, callback))
-        return self._fit_draft(draft, source, "fit_batches", SUMMARY_RESOLUTION)
+        source = Batches(chain(first, tables), self.n_jobs, Progress(verbose, callback))
+        return self._fit_draft(draft, source, "fit_batches", SUMMARY_RESOLUTION, groups)
+
+    def _checked_batches(self, batches, groups):
+        """Yield each batch as a checked table with its groups, or None."""
+        groups = repeat(None) if groups is None else chain(groups, repeat(_NO_MORE))
+        for number, (batch, labels) in enumerate(zip(batches, groups, strict=False)):
+            if labels is _NO_MORE:
+                raise ValueError("groups must have one column of labels for each batch.")
+            X = self._checked_table(batch, reset=number == 0, least=0)
+            yield X, None if labels is None else checked_groups(labels, X.shape[0])
 
     def _check_request(self):
         """Raise for a budget or a random state that cannot be, before anything is looked at."""
         checked_request(self.eps, self.delta, self.rho)
         checked_random_state(self.random_state)
 
-    def _fit_draft(self, draft, source, method, default_resolution):
+    def _fit_draft(self, draft, source, method, default_resolution, groups):
         """Plan, pay, read and draw; then take over what the draft has become.
 
         A failure before the price is paid leaves a former fit as it was. A failure after that
         leaves nothing fitted.
         """
         names = getattr(draft, "feature_names_in_", None)
-        plan = draft._plan(draft.n_features_in_, names, default_resolution)
+        plan = draft._plan(draft.n_features_in_, names, default_resolution, neighbours_of(groups))
         paid = pay(
             plan,
             self.ledger,
@@ -157,9 +217,63 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         self._forget()
         released = release(paid, source)
         draft._set_quantiles(released)
-        draft.privacy_ = released.plan.loss
+        draft.n_rows_, draft.privacy_ = released.n_rows, released.plan.loss
+        n_low = cautious_count(released.n_rows, released.plan.count_budget)
+        draft.error_in_bins_ = errors_in_bins(released.plan, n_low)
         vars(self).update(draft._fitted())
+        self._warn_of_noise(released)
         return self
+
+    def _warn_of_noise(self, released):
+        """Warn if the release is mostly noise: decided by the release and public facts alone."""
+
+        def replan(n_bins=None, delta=None):
+            other = clone(self)
+            if n_bins is not None:
+                offset = self._count_parameter != "n_bins"
+                other.set_params(**{self._count_parameter: n_bins - offset})
+            if delta is not None:
+                other.set_params(delta=delta)
+            names = getattr(self, "feature_names_in_", None)
+            return other._plan(self.n_features_in_, names)
+
+        text = noise_warning(released, self._count_parameter, replan)
+        if text is not None:
+            warnings.warn(text, PrivacyNoiseWarning, stacklevel=5)
+
+    def quality_report(self):
+        """Say how good the private quantiles of each feature are expected to be.
+
+        A table from released numbers and public facts: it may be shown to anyone who may see the
+        fitted transformer.
+
+        Returns
+        -------
+        report : pandas.DataFrame, or dict of arrays if pandas is not installed
+            For each feature its name, its number of bins, the private edges between them, the
+            expected error of an edge in bins, and a verdict in words.
+        """
+        check_is_fitted(self)
+        edges = self._private_edges()
+        names = getattr(self, "feature_names_in_", None)
+        names = [f"x{index}" for index in range(len(edges))] if names is None else list(names)
+        report = {
+            "feature": np.array(names, dtype=object),
+            "bins": np.array([values.size + 1 for values in edges]),
+            "edges": np.array([None] * len(edges), dtype=object),
+            "error_in_bins": self.error_in_bins_.round(3),
+            "verdict": np.array([verdict(error) for error in self.error_in_bins_], dtype=object),
+        }
+        report["edges"][:] = [values.tolist() for values in edges]
+        try:
+            import pandas
+        except ImportError:
+            return report
+        return pandas.DataFrame(report)
+
+    def _private_edges(self):
+        """Return the released quantiles of each feature."""
+        raise NotImplementedError
 
     def _draft(self):
         """Return an unfitted copy, on which a fit can fail and leave nothing half fitted."""
@@ -182,30 +296,42 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         unbounded = clone(self).set_params(bounds=None)
         return unbounded._plan(n_features).loss
 
-    def _plan(self, n_features, feature_names=None, default_resolution=FULL_RESOLUTION):
-        return plan_release(
-            self._quantiles_of_features(n_features),
+    def _plan(
+        self,
+        n_features,
+        feature_names=None,
+        default_resolution=FULL_RESOLUTION,
+        neighbours=Neighbours.ROWS,
+    ):
+        if getattr(self, self._count_parameter) == "auto":
+            candidates = [[tuple(np.arange(1, n) / n)] * n_features for n in self._auto_bins]
+        else:
+            candidates = [self._quantiles_of_features(n_features, feature_names)]
+        return plan_automatically(
+            candidates,
             eps=self.eps,
             delta=self.delta,
             rho=self.rho,
             bounds=bounds_of_features(self.bounds, n_features, feature_names),
             mechanism=self.mechanism,
-            weights=checked_weights(self.feature_weights, n_features),
+            weights=weights_of_features(self.feature_weights, n_features, feature_names),
             resolution=default_resolution if self.resolution is None else self.resolution,
-            with_count=True,
+            neighbours=neighbours,
             adds_up=self.ledger is not None,
         )
 
     def _validated(self, X, *, reset, dtype=(np.float64, np.float32), **options):
         """Return `X` as an array of floats after scikit-learn's checks of names and shapes."""
-        X = read_matrix(self._checked_table(X, reset=reset))
-        with ignore_float_errors():
-            return check_array(X, dtype=dtype, ensure_all_finite=False, **options)
+        return checked_matrix(
+            self._checked_table(X, reset=reset), dtype=dtype, ensure_all_finite=False, **options
+        )
 
     def _checked_table(self, X, *, reset, least=1):
         """Return `X` after checks of its types, shape and names, for `read_matrix`."""
         X = checked_table(X)
-        check_array(stand_in(X), estimator=self, input_name="X", ensure_min_samples=least)
+        if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:  # scikit-learn has a say
+            options = {"ensure_min_samples": least, "ensure_all_finite": False}
+            check_array(stand_in(X), estimator=self, input_name="X", **options)
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
@@ -254,64 +380,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         return tags
 
 
+def refuse_unknown(arguments, method):
+    """Raise for arguments that a method does not take, in the name of the public class."""
+    for name in arguments:
+        why = " A weight would change what a row costs." if name == "sample_weight" else ""
+        raise TypeError(f"{method}() got an unexpected keyword argument {name!r}.{why}")
+
+
 def is_dask(X):
     """Return whether `X` is a dask collection, without importing dask."""
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
-
-
-def bounds_of_features(bounds, n_features, feature_names=None):
-    """Return a checked pair of bounds for each feature, infinite where there is none.
-
-    `bounds` is None, one pair for all, one pair (or None) a feature, or a dict from feature name
-    to pair. An end that is None is open.
-    """
-    if bounds is None:
-        pairs = [None] * n_features
-    elif isinstance(bounds, dict):
-        pairs = list(of_named_features(bounds, feature_names, "bounds").values())
-    elif len(bounds) == 2 and all(end is None or isinstance(end, Real) for end in bounds):
-        pairs = [bounds] * n_features
-    else:
-        pairs = list(bounds)
-        if len(pairs) != n_features:
-            raise ValueError(
-                f"bounds must be None, one pair, or one pair for each of the {n_features} "
-                f"features, got {shown(bounds)}."
-            )
-    return [(-np.inf, np.inf) if pair is None else checked_bounds(pair) for pair in pairs]
-
-
-def of_named_features(given, feature_names, parameter, default=None):
-    """Return a dict with one entry for each feature from one with entries for some of them."""
-    known = [] if feature_names is None else list(feature_names)
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise ValueError(
-            f"{parameter} as a dict must have feature names of X as keys, got {unknown!r}; the "
-            f"names are {known!r}."
-        )
-    return {name: given.get(name, default) for name in known}
-
-
-def checked_weights(weights, n_features):
-    """Return `feature_weights` as positive floats, one a feature, or None."""
-    if weights is None:
-        return None
-    weights = list(weights)
-    if len(weights) != n_features:
-        raise ValueError(
-            f"feature_weights must have one entry for each of the {n_features} features, got "
-            f"{len(weights)}."
-        )
-    return [checked_positive(weight, "each of feature_weights") for weight in weights]
-
-
-def counts_of_features(counts, n_features, name, least):
-    """Return a number of bins or the like for each feature, from an int or one int a feature."""
-    entries = [counts] * n_features if isinstance(counts, Integral) else list(counts)
-    if len(entries) != n_features:
-        raise ValueError(f"{name} must be a scalar or array of shape (n_features,).")
-    whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in entries)
-    if not whole or min(entries, default=least) < least:
-        raise ValueError(f"{name} must be integers >= {least}, got {shown(counts)}.")
-    return np.array(entries, dtype=np.int64)

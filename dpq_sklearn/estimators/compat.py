@@ -1,7 +1,12 @@
-"""The few private names of scikit-learn that are used, and what differs between its versions."""
+"""scikit-learn's side: its private names, what differs between its versions, checks and exports."""
 
+import numpy as np
+from scipy import sparse
 from sklearn.base import _fit_context
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
+
+from dpq_sklearn.data.columns import checked_table, ignore_float_errors, read_matrix
 
 try:  # scikit-learn >= 1.9 lets users choose between sparse matrices and sparse arrays
     from sklearn.utils import _align_api_if_sparse as as_configured_sparse
@@ -16,3 +21,18 @@ __all__ = [
     "_fit_context",
     "as_configured_sparse",
 ]
+
+
+def checked_matrix(X, **options):
+    """Return `X` as a matrix of floats after scikit-learn's checks; no error quotes a value."""
+    X = X if sparse.issparse(X) else read_matrix(checked_table(X))
+    with ignore_float_errors():
+        return check_array(X, **{"dtype": (np.float64, np.float32)} | options)
+
+
+def with_names_and_output(plain, fitted):
+    """Return a plain transformer with the feature names and the `set_output` of a fitted one."""
+    if hasattr(fitted, "feature_names_in_"):
+        plain.feature_names_in_ = fitted.feature_names_in_.copy()
+    output = getattr(fitted, "_sklearn_output_config", {})
+    return plain.set_output(transform=output.get("transform"))

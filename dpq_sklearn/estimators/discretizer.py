@@ -3,19 +3,16 @@
 from numbers import Integral
 
 import numpy as np
-from scipy import sparse
 from sklearn.preprocessing import KBinsDiscretizer
-from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from dpq_sklearn.data.threads import blocks_of_rows, in_threads
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer, counts_of_features, is_dask
-from dpq_sklearn.estimators.compat import Interval, Options, StrOptions, as_configured_sparse
+from dpq_sklearn.estimators import binning, compat
+from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
+from dpq_sklearn.estimators.binning import with_outer_edges
+from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
+from dpq_sklearn.estimators.parameters import counts_of_features
 
-_VALUES_AT_ONCE = 2**17
-_EDGES_AT_ONCE = 8
-# Up to so many edges, counting the edges below a value beats searching: no branch to mispredict.
-_MOST_COUNTED_EDGES = 64
+DEFAULT_BINS = 5
 
 
 class DPKBinsDiscretizer(PrivateQuantileTransformer):
@@ -43,8 +40,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         How the bins are encoded: a sparse matrix of indicators, a dense one, or bin numbers.
     bounds : None, pair, list of pairs or dict, default=None
         Public bounds of the features: None if unknown, one pair ``(low, high)`` for all, one pair
-        or None for each, or a dict from feature name to pair. Data outside are clipped. Bounds
-        are not needed, and must never be taken from the data.
+        or None for each, or a dict from feature name to pair. One end may be open: ``(0, None)``.
+        Data outside are clipped. Bounds are optional, and must never be taken from the data.
     feature_weights : array-like of shape (n_features,) or None, default=None
         Positive weights by which the features share the budget. None is equal shares.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
@@ -60,8 +57,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         Number of threads for `fit` and `transform`; -1 is all cores. None is 1, unless in a
         :func:`joblib.parallel_config` context. The result does not depend on it.
     random_state : None, int or RandomState, default=None
-        None is the operating system's generator. Anything else is reproducible, for tests only:
-        who knows the seed can undo the noise.
+        None is the operating system's generator. Anything else is reproducible, for tests only.
+        Anyone who knows the seed can remove the noise.
     ledger : PrivacyLedger, path or None, default=None
         Where the spend of every fit is recorded before `X` is read; a fit that does not fit into
         its budget raises. A path stays a path in clones and in worker processes.
@@ -110,16 +107,23 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     1.0
     """
 
+    _count_parameter = "n_bins"
+
     _parameter_constraints: dict = {  # noqa: RUF012
         **PrivateQuantileTransformer._parameter_constraints,
-        "n_bins": [Interval(Integral, 2, None, closed="left"), "array-like"],
+        "n_bins": [
+            Interval(Integral, 2, None, closed="left"),
+            StrOptions({"auto"}),
+            "array-like",
+            dict,
+        ],
         "encode": [StrOptions({"onehot", "onehot-dense", "ordinal"})],
         "dtype": [Options(type, {np.float64, np.float32}), None],
     }
 
     def __init__(
         self,
-        n_bins=5,
+        n_bins=DEFAULT_BINS,
         *,
         eps=1.0,
         delta=0.0,
@@ -156,9 +160,12 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.rank_error_ = np.empty(self.n_features_in_, dtype=object)
         self.rank_error_[:] = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
 
-    def _quantiles_of_features(self, n_features):
-        n_bins = counts_of_features(self.n_bins, n_features, "n_bins", 2)
+    def _quantiles_of_features(self, n_features, names):
+        n_bins = counts_of_features(self.n_bins, n_features, names, "n_bins", DEFAULT_BINS)
         return [tuple(np.arange(1, n) / n) for n in n_bins]
+
+    def _private_edges(self):
+        return [edges[1:-1] for edges in self.bin_edges_]
 
     def _detail(self):
         return f"n_bins={self.n_bins}"
@@ -177,87 +184,23 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             Bin numbers (``encode="ordinal"``) or indicators, sparse for ``encode="onehot"``.
         """
         check_is_fitted(self)
-        if is_dask(X):
-            return self._transform_dask(X)
-        return self._transform_rows(X)
+        return self._transform_dask(X) if is_dask(X) else self._transform_rows(X)
 
     def _transform_rows(self, X):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
         X = self._validated(X, reset=False, dtype=dtype)
+        edges = [of_feature[1:-1] for of_feature in self.bin_edges_]
         if self.encode == "ordinal":
-            return self._numbered(X, np.zeros(X.shape[1], dtype=np.int32), np.nan, X.dtype)
-        # The sparse matrix has a one in the column of each value's bin, and nothing for NaN.
-        columns = self._numbered(X, self._first_columns()[:-1], -1, np.int32)
+            no_offsets = np.zeros(self.n_features_in_)
+            return binning.bin_numbers(X, edges, no_offsets, np.nan, X.dtype, self.n_jobs)
+        *offsets, width = self._indicator_offsets()
+        places = binning.bin_numbers(X, edges, offsets, -1, np.int32, self.n_jobs)
         if self.encode == "onehot-dense":
-            return self._dense_indicators(columns, X.dtype)
-        return as_configured_sparse(self._sparse_indicators(columns, X.dtype))
+            return binning.dense_indicators(places, width, X.dtype, self.n_jobs)
+        indicators = binning.sparse_indicators(places, width, X.dtype, self.n_jobs)
+        return compat.as_configured_sparse(indicators)
 
-    def _numbered(self, X, firsts, missing, dtype):
-        """Return for each value the number of its bin plus the first number of its feature."""
-        numbers = np.empty(X.shape, dtype=dtype)
-        edges = [edges[1:-1] for edges in self.bin_edges_]
-        firsts = np.asarray(firsts, dtype=dtype)[:, None]
-        few = max(some.size for some in edges) <= _MOST_COUNTED_EDGES
-
-        def number(rows):
-            # Room for one piece, used again for the next: new memory would cost more than the work.
-            shape = (X.shape[1], _rows_at_once(X.shape))
-            types = (np.float64, np.uint8 if few else np.int64, dtype)
-            room = [np.empty(shape, dtype=some) for some in types]
-            flags_room = np.empty((_EDGES_AT_ONCE, *shape), dtype=bool)
-            for some in _pieces(rows, X.shape):
-                columns, bins, block = (part[:, : some.stop - some.start] for part in room)
-                flags = flags_room[:, :, : some.stop - some.start]
-                columns[:] = X[some].T
-                _write_bins(columns, edges, bins, flags)
-                np.add(bins, firsts, out=block, dtype=dtype)
-                missing_ones = np.isnan(columns, out=flags[0])
-                if missing_ones.any():
-                    block[missing_ones] = missing
-                numbers[some] = block.T
-
-        in_threads(number, blocks_of_rows(X.shape[0], self.n_jobs), self.n_jobs)
-        return numbers
-
-    def _sparse_indicators(self, columns, dtype):
-        n_rows, n_features = columns.shape
-        ones = np.empty(columns.size, dtype=dtype)
-        complete = []
-
-        def indicate(rows):
-            ones[n_features * rows.start : n_features * rows.stop] = 1
-            complete.append(columns[rows].min(initial=0) >= 0)
-
-        in_threads(indicate, blocks_of_rows(n_rows, self.n_jobs), self.n_jobs)
-        if all(complete):
-            columns = columns.ravel()
-            ends = np.arange(0, n_rows * n_features + 1, n_features)
-        else:
-            present = columns >= 0
-            columns = columns[present]
-            ones = ones[: columns.size]
-            ends = np.concatenate(([0], np.cumsum(present.sum(axis=1))))
-        if columns.size < 2**31:  # else SciPy takes wider indices for all
-            ends = ends.astype(np.int32)
-        return sparse.csr_array((ones, columns, ends), shape=(n_rows, self._n_indicators()))
-
-    def _dense_indicators(self, columns, dtype):
-        indicators = np.zeros((columns.shape[0], self._n_indicators()), dtype=dtype)
-
-        def indicate(rows):
-            for piece in _pieces(rows, columns.shape):
-                some = columns[piece]
-                places = some + np.arange(some.shape[0])[:, None] * indicators.shape[1]
-                block = indicators[piece].reshape(-1)  # a view
-                block[places[some >= 0] if some.min() < 0 else places.ravel()] = 1
-
-        in_threads(indicate, blocks_of_rows(columns.shape[0], self.n_jobs), self.n_jobs)
-        return indicators
-
-    def _n_indicators(self):
-        return int(self._first_columns()[-1])
-
-    def _first_columns(self):
+    def _indicator_offsets(self):
         """Return where the indicators of each feature begin, and the width of all."""
         return np.concatenate(([0], np.cumsum(self.n_bins_)))
 
@@ -275,43 +218,20 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             Bin centres; NaN where the bin is missing.
         """
         check_is_fitted(self)
-        if is_dask(X):
-            return self._inverse_transform_dask(X)
-        return self._inverse_transform_rows(X)
+        return self._inverse_transform_dask(X) if is_dask(X) else self._inverse_transform_rows(X)
 
     def _inverse_transform_rows(self, X):
         one_hot = self.encode != "ordinal"
-        X = check_array(
-            X,
-            accept_sparse="csr" if one_hot else False,
-            dtype=(np.float64, np.float32),
-            ensure_all_finite="allow-nan",
-        )
-        expected = self._n_indicators() if one_hot else self.n_features_in_
+        sparse_format = "csr" if one_hot else False
+        X = compat.checked_matrix(X, accept_sparse=sparse_format, ensure_all_finite="allow-nan")
+        offsets = self._indicator_offsets()
+        expected = offsets[-1] if one_hot else self.n_features_in_
         if X.shape[1] != expected:
             raise ValueError(
                 f"Incorrect number of features. Expecting {expected}, received {X.shape[1]}."
             )
-        bins = self._bins_of_indicators(X) if one_hot else X
-        centres = np.full(bins.shape, np.nan, dtype=X.dtype)
-        for index, edges in enumerate(self.bin_edges_):
-            present = ~np.isnan(bins[:, index])
-            numbers = bins[present, index].astype(np.int64)
-            last_bin = self.n_bins_[index] - 1
-            if np.any((numbers < 0) | (numbers > last_bin)):
-                raise ValueError(f"column {index} of X must hold bin numbers, 0 to {last_bin}.")
-            centres[present, index] = ((edges[1:] + edges[:-1]) * 0.5)[numbers]
-        return centres
-
-    def _bins_of_indicators(self, X):
-        """Return the bin numbers of one-hot rows, NaN for a block of zeros."""
-        offsets = self._first_columns()
-        bins = np.empty((X.shape[0], self.n_features_in_))
-        for index in range(self.n_features_in_):
-            block = X[:, offsets[index] : offsets[index + 1]]
-            block = block.toarray() if sparse.issparse(block) else block
-            bins[:, index] = np.where(block.any(axis=1), block.argmax(axis=1), np.nan)
-        return bins
+        bins = binning.bins_of_indicators(X, offsets) if one_hot else X
+        return binning.bin_centres(bins, self.bin_edges_, X.dtype)
 
     def get_feature_names_out(self, input_features=None):
         """Get output feature names, as scikit-learn's KBinsDiscretizer names them.
@@ -357,49 +277,10 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         plain.set_params(strategy="quantile", dtype=self.dtype)
         plain.bin_edges_ = np.array([None] * self.n_features_in_, dtype=object)
         plain.bin_edges_[:] = [edges.copy() for edges in self.bin_edges_]
-        if hasattr(self, "feature_names_in_"):
-            plain.feature_names_in_ = self.feature_names_in_.copy()
-        return plain
+        return compat.with_names_and_output(plain, self)
 
-
-def with_outer_edges(inner, bounds):
-    """Return the inner edges with one more at each end: the bounds, or a bin's width away."""
-    if inner.size == 1:  # one edge tells no width: as far from it as zero is
-        widths = (abs(inner[0]) or 1.0,) * 2
-    else:
-        widths = inner[1] - inner[0], inner[-1] - inner[-2]
-    low, high = bounds
-    low = inner[0] - widths[0] if np.isinf(low) else low
-    high = inner[-1] + widths[1] if np.isinf(high) else high
-    return np.concatenate(([low], inner, [high]))
-
-
-def _rows_at_once(shape):
-    return max(1, _VALUES_AT_ONCE // shape[1])
-
-
-def _pieces(rows, shape):
-    """Yield slices of a slice of rows that are small enough for the cache."""
-    height, stop = _rows_at_once(shape), min(rows.stop, shape[0])
-    return (slice(start, min(start + height, stop)) for start in range(rows.start, stop, height))
-
-
-def _write_bins(columns, edges, bins, flags):
-    """Write how many of its column's edges are at most each value; anything for NaN."""
-    if bins.dtype != np.uint8:
-        for index, some in enumerate(edges):
-            bins[index] = np.searchsorted(some, columns[index], side="right")
-        return
-    bins[:] = 0
-    if len({some.size for some in edges}) == 1:
-        # All columns and several edges at once: threads seldom need Python's lock.
-        levels = np.stack(edges, axis=1)[:, :, None]
-        for first in range(0, len(levels), _EDGES_AT_ONCE):
-            some = levels[first : first + _EDGES_AT_ONCE]
-            reached = np.greater_equal(columns, some, out=flags[: len(some)])
-            bins += np.add.reduce(reached.view(np.uint8), axis=0, dtype=np.uint8)
-        return
-    for values, found, reached, levels in zip(columns, bins, flags[0], edges, strict=True):
-        for level in levels:
-            np.greater_equal(values, level, out=reached)
-            found += reached.view(np.uint8)
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if self.dtype in (np.float64, np.float32):
+            tags.transformer_tags.preserves_dtype = [np.dtype(self.dtype).name]
+        return tags

@@ -6,19 +6,20 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.preprocessing import QuantileTransformer
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn.data.threads import blocks_of_rows, in_threads
+from dpq_sklearn.estimators import compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
 from dpq_sklearn.estimators.compat import Interval, StrOptions
+from dpq_sklearn.quality import AUTO_BINS
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
 TAIL_KNOTS = 10
 # What scikit-learn's QuantileTransformer takes for "at the end" with a normal output.
 _END = 1e-7
 _NORMAL_ENDS = ndtri(_END - np.spacing(1)), ndtri(1 - (_END - np.spacing(1)))
-_ROWS_AT_ONCE = 8192
+_ROWS_PER_BLOCK = 8192
 
 
 class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
@@ -46,8 +47,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         The distribution of the transformed features.
     bounds : None, pair, list of pairs or dict, default=None
         Public bounds of the features: None if unknown, one pair ``(low, high)`` for all, one pair
-        or None for each, or a dict from feature name to pair. Data outside are clipped. Bounds
-        are not needed, and must never be taken from the data.
+        or None for each, or a dict from feature name to pair. One end may be open: ``(0, None)``.
+        Data outside are clipped. Bounds are optional, and must never be taken from the data.
     feature_weights : array-like of shape (n_features,) or None, default=None
         Positive weights by which the features share the budget. None is equal shares.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
@@ -63,8 +64,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         Number of threads for `fit` and `transform`; -1 is all cores. None is 1, unless in a
         :func:`joblib.parallel_config` context. The result does not depend on it.
     random_state : None, int or RandomState, default=None
-        None is the operating system's generator. Anything else is reproducible, for tests only:
-        who knows the seed can undo the noise.
+        None is the operating system's generator. Anything else is reproducible, for tests only.
+        Anyone who knows the seed can remove the noise.
     ledger : PrivacyLedger, path or None, default=None
         Where the spend of every fit is recorded before `X` is read; a fit that does not fit into
         its budget raises. A path stays a path in clones and in worker processes.
@@ -73,8 +74,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     ----------
     quantiles_ : ndarray of shape (n_knots, n_features)
         The private distribution function of each feature: the values that `references_` belong
-        to. Between the ends and the outermost private quantiles the mass halves every
-        quantile's distance, or as much faster as the bounds demand.
+        to. Beyond the outermost private quantiles the mass halves every distance of the last
+        two, ten times and then ends, or faster where a bound cuts it off.
     references_ : ndarray of shape (n_knots,)
         The share of the data below each knot, from 0 to 1.
     privacy_ : PrivacyLoss
@@ -110,16 +111,19 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     True
     """
 
+    _count_parameter = "n_quantiles"
+    _auto_bins = AUTO_BINS[1:]  # one quantile tells no width
+
     _parameter_constraints: dict = {  # noqa: RUF012
         **PrivateQuantileTransformer._parameter_constraints,
-        "n_quantiles": [Interval(Integral, 2, None, closed="left")],
+        "n_quantiles": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
         "output_distribution": [StrOptions({"uniform", "normal"})],
         "copy": ["boolean"],
     }
 
     def __init__(
         self,
-        n_quantiles=63,
+        n_quantiles="auto",
         *,
         eps=1.0,
         delta=0.0,
@@ -156,7 +160,10 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         errors = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
         self.rank_error_ = np.column_stack(errors)
 
-    def _quantiles_of_features(self, n_features):
+    def _private_edges(self):
+        return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
+
+    def _quantiles_of_features(self, n_features, names):
         q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
         return [q] * n_features
 
@@ -177,9 +184,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
             The transformed rows.
         """
         check_is_fitted(self)
-        if is_dask(X):
-            return self._transform_dask(X)
-        return self._transform_rows(X)
+        return self._transform_dask(X) if is_dask(X) else self._transform_rows(X)
 
     def _transform_rows(self, X):
         X = self._validated(X, reset=False, copy=self.copy, force_writeable=True)
@@ -199,18 +204,10 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
             Rows in the original space.
         """
         check_is_fitted(self)
-        if is_dask(X):
-            return self._inverse_transform_dask(X)
-        return self._inverse_transform_rows(X)
+        return self._inverse_transform_dask(X) if is_dask(X) else self._inverse_transform_rows(X)
 
     def _inverse_transform_rows(self, X):
-        X = check_array(
-            X,
-            copy=self.copy,
-            dtype=(np.float64, np.float32),
-            force_writeable=True,
-            ensure_all_finite=False,
-        )
+        X = compat.checked_matrix(X, copy=self.copy, force_writeable=True, ensure_all_finite=False)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
@@ -223,9 +220,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         knots = np.ascontiguousarray(self.quantiles_.T)
 
         def apply(rows):
-            for start in range(rows.start, min(rows.stop, X.shape[0]), _ROWS_AT_ONCE):
-                some = X[start : min(start + _ROWS_AT_ONCE, rows.stop)]
-                some[:] = function(np.ascontiguousarray(some.T), knots).T
+            for start in range(rows.start, min(rows.stop, X.shape[0]), _ROWS_PER_BLOCK):
+                block = X[start : min(start + _ROWS_PER_BLOCK, rows.stop)]
+                block[:] = function(np.ascontiguousarray(block.T), knots).T
 
         in_threads(apply, blocks_of_rows(X.shape[0], self.n_jobs), self.n_jobs)
         return X
@@ -290,9 +287,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         plain.fit(self.quantiles_)  # something of the right shape; then the private knots
         plain.quantiles_ = self.quantiles_.copy()
         plain.references_ = self.references_.copy()
-        if hasattr(self, "feature_names_in_"):
-            plain.feature_names_in_ = self.feature_names_in_.copy()
-        return plain
+        return compat.with_names_and_output(plain, self)
 
 
 def knot_references(q):
@@ -307,21 +302,24 @@ def knot_values(values, bounds):
     """Return the values of the knots of one feature, from its private quantiles and bounds.
 
     Beyond the last quantile the mass halves every `gap`, the distance of the last two: the
-    exponential tail that they describe. With a bound at distance L the exponential is cut off
-    there: a share s of the tail lies beyond ``-gap log2(s + (1 - s) 2^(-L / gap))``.
+    exponential tail that they describe. A bound at distance L cuts the exponential off: a share s
+    of the tail lies beyond ``-gap log2(s + (1 - s) 2^(-L / gap))``. A bound that is far away
+    changes nothing, and an infinite one is none.
     """
     low, high = bounds
-    below = _tail_distances(values[1] - values[0], values[0] - low)
-    above = _tail_distances(values[-1] - values[-2], high - values[-1])
+    mean_gap = (values[-1] - values[0]) / (values.size - 1)
+    below = _tail_distances(values[1] - values[0], values[0] - low, mean_gap)
+    above = _tail_distances(values[-1] - values[-2], high - values[-1], mean_gap)
     knots = np.concatenate((values[0] - below[::-1], values, values[-1] + above))
     return np.maximum.accumulate(np.clip(knots, low, high))
 
 
-def _tail_distances(gap, length):
+def _tail_distances(gap, length, mean_gap):
     """Return how far beyond the last quantile 1/2, 1/4, ... of the tail and its end lie."""
-    if gap == 0:  # an atom at the end: no width is known, and the tail ends there or at the bound
-        return np.append(np.zeros(TAIL_KNOTS), length if np.isfinite(length) else 0.0)
+    if gap == 0:  # an atom at the end holds the tail, but a bound beyond it says that there is more
+        end = min(length, (TAIL_KNOTS + 1) * mean_gap) if np.isfinite(length) else 0.0
+        return np.append(np.zeros(TAIL_KNOTS), end)
     shares = 0.5 ** np.arange(1, TAIL_KNOTS + 1)
-    distances = -gap * np.log2(shares + (1 - shares) * np.exp2(-length / gap))
-    end = length if np.isfinite(length) else (TAIL_KNOTS + 1) * gap
-    return np.append(distances, end)
+    with np.errstate(all="ignore"):
+        distances = -gap * np.log2(shares + (1 - shares) * np.exp2(-length / gap))
+    return np.append(distances, min(length, (TAIL_KNOTS + 1) * gap))

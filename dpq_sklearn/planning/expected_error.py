@@ -4,8 +4,7 @@ from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import checked_positive
-from dpq_sklearn.messages import shown
+from dpq_sklearn.checks import checked_positive, shown
 from dpq_sklearn.quantiles import checked_quantiles
 from dpq_sklearn.release import plan_release
 

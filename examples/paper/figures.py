@@ -1,7 +1,10 @@
 """One figure for each experiment, from the table of its means."""
 
+import io
+
 import matplotlib.pyplot as plt
 import numpy as np
+from PIL import Image
 
 from dpq_sklearn import sanitize
 
@@ -49,12 +52,12 @@ def panels(table, group, across, value, title, x_scale="linear"):
 
 
 def grid_for(names):
-    """Return a figure with one panel for each name, three in a row."""
-    n_rows, n_columns = -(-len(names) // 3), min(3, len(names))
+    """Return a figure with one panel for each name, two in a row."""
+    n_rows, n_columns = -(-len(names) // 2), min(2, len(names))
     figure, grid = plt.subplots(
         n_rows,
         n_columns,
-        figsize=(4 * n_columns, 3.4 * n_rows),
+        figsize=(4 * n_columns, 3 * n_rows),
         squeeze=False,
         layout="constrained",
     )
@@ -68,7 +71,7 @@ def finished(figure, grid, title):
     for axes in grid:
         axes.grid(alpha=0.3)
     handles, labels = grid[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)))
     figure.suptitle(title)
     return figure
 
@@ -98,3 +101,10 @@ def two_cdfs(datasets, domain):
         axes.set_xlim(low - (high - low) / 5, high + (high - low) / 5)
         axes.set(title=name.replace("_", " "), xlabel="value", ylabel="share of records")
     return finished(figure, grid, "Data and their private stand-in")
+
+
+def save_small(figure, path):
+    """Save a figure for the documentation: 64 colours, some tens of kilobytes."""
+    pixels = io.BytesIO()
+    figure.savefig(pixels, dpi=110)
+    Image.open(pixels).convert("RGB").quantize(64).save(path, optimize=True)

@@ -1,9 +1,10 @@
 """Reproduce the paper's experiments, and two more: one command, CSV tables and figures.
 
-    python examples/paper/reproduce.py [--trials N] [--data FOLDER] [--out FOLDER]
+    python examples/paper/reproduce.py [--trials N] [--data FOLDER] [--out FOLDER] [--site FOLDER]
 
 `--data` is a folder with goodreads_rating.csv, goodreads_pages.csv, adult_hours.csv and
 adult_age.csv (one column under one line of header). Those that are not there are skipped.
+`--site` is the folder of the documentation's figures: small versions of SITE_FIGURES go there.
 """
 
 import argparse
@@ -19,6 +20,15 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pandas as pd
 import tables
+
+# The paper's figures, by the names that the documentation uses.
+SITE_FIGURES = {
+    "1_accuracy_dp": "paper_accuracy_eps.png",
+    "2_accuracy_dp_zoom": "paper_accuracy_eps_zoom.png",
+    "3_accuracy_zcdp": "paper_accuracy_rho.png",
+    "4_accuracy_zcdp_zoom": "paper_accuracy_rho_zoom.png",
+    "5_run_time": "paper_run_time.png",
+}
 
 
 class Progress:
@@ -109,7 +119,8 @@ def summaries(rows):
 def draw_all(found, datasets):
     """Return {name: figure}."""
     per_m = ("mechanism", "m", "error")
-    what = "Error against the number of quantiles, n = 1000,"
+    trials = found["1_accuracy_dp"]["trials"].max()
+    what = f"Error against the number of quantiles, n = 1000, {trials} trials,"
     drawn = {}
     for name, zoom, title in (
         ("1_accuracy_dp", "2_accuracy_dp_zoom", f"{what} eps = 1"),
@@ -150,7 +161,7 @@ def draw_all(found, datasets):
     return drawn
 
 
-def write_all(rows, datasets, out):
+def write_all(rows, datasets, out, site=None):
     """Write a CSV of means for each experiment, its figures, and all tables as Markdown."""
     out.mkdir(parents=True, exist_ok=True)
     found = summaries(rows)
@@ -159,6 +170,8 @@ def write_all(rows, datasets, out):
     (out / "tables.md").write_text(tables.all_tables(found))
     for name, figure in draw_all(found, datasets).items():
         figure.savefig(out / f"{name}.png", dpi=120)
+        if site is not None and name in SITE_FIGURES:
+            figures.save_small(figure, site / SITE_FIGURES[name])
         plt.close(figure)
 
 
@@ -169,6 +182,7 @@ def main():
     parser.add_argument(
         "--out", type=Path, default=Path("paper_results"), help="folder to write to"
     )
+    parser.add_argument("--site", type=Path, help="folder of the documentation's figures")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     matplotlib.use("Agg")
@@ -176,7 +190,7 @@ def main():
     for name in missing:
         print(f"{name}: no {name}.csv in --data, skipped")
     rows = run_all(datasets, arguments.trials, arguments.processes)
-    write_all(rows, datasets, arguments.out)
+    write_all(rows, datasets, arguments.out, arguments.site)
     print(f"tables and figures written to {arguments.out}")
 
 

@@ -47,6 +47,7 @@ def all_tables(found):
     """Return all tables, given as {experiment: table of means}, in one Markdown text."""
     no_bounds = pivot(found["6_bounds"], "m", ["dataset", "variant"], "error")
     no_bounds.columns = [f"{name}, {variant}" for name, variant in no_bounds.columns]
+    no_bounds = no_bounds.T.rename_axis(index="m")  # twelve rows are readable, twelve columns not
     milliseconds = pivot(found["5_run_time"], "m", "mechanism", "seconds") * 1000
     parts = []
     for title, name in (("eps = 1", "1_accuracy_dp"), ("rho = 1/2", "3_accuracy_zcdp")):

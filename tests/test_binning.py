@@ -1,0 +1,52 @@
+"""Binning beside np.searchsorted, and the outermost edges."""
+
+import numpy as np
+import pytest
+
+from dpq_sklearn.estimators.binning import (
+    bin_numbers,
+    dense_indicators,
+    sparse_indicators,
+    with_outer_edges,
+)
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (1, 9), (64, 64), (65, 3), (200, 200)])
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_counting_and_searching_number_bins_alike(sizes, n_jobs, rng):
+    X = rng.normal(size=(140_000, 2))
+    edges = [np.sort(rng.normal(size=size)) for size in sizes]
+    X[:5, 0] = edges[0][0], np.nan, np.inf, -np.inf, np.nextafter(edges[0][0], -np.inf)
+    found = bin_numbers(X, edges, (10, 500), -1, np.int32, n_jobs)
+    expected = [np.searchsorted(e, x, side="right") for e, x in zip(edges, X.T, strict=True)]
+    expected = np.where(np.isnan(X), -1, np.column_stack(expected) + np.array([10, 500]))
+    assert found.dtype == np.int32 and np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_indicators_are_ones_at_the_places_and_nothing_for_negative_ones(n_jobs):
+    places = np.array([[0, 2], [1, 4], [-1, 3], [-1, -1]] * 50_000, dtype=np.int32)
+    dense = dense_indicators(places, 5, np.float32, n_jobs)
+    assert dense.dtype == np.float32
+    assert dense[:4].tolist() == [[1, 0, 1, 0, 0], [0, 1, 0, 0, 1], [0, 0, 0, 1, 0], [0] * 5]
+    assert np.array_equal(dense, np.tile(dense[:4], (50_000, 1)))
+    assert np.array_equal(sparse_indicators(places, 5, np.float32, n_jobs).toarray(), dense)
+
+
+@pytest.mark.parametrize(
+    ("inner", "bounds", "expected"),
+    [
+        ([2, 3, 5], (0, 9), [0, 2, 3, 5, 9]),
+        ([2, 3, 5], (0, np.inf), [0, 2, 3, 5, 7]),
+        ([2, 3, 5], (-np.inf, 9), [1, 2, 3, 5, 9]),
+        ([2, 3, 5], (-np.inf, np.inf), [1, 2, 3, 5, 7]),
+        ([12], (-np.inf, np.inf), [0, 12, 24]),
+        ([0], (-np.inf, np.inf), [-1, 0, 1]),
+        ([12], (10, np.inf), [10, 12, 14]),
+        ([12], (-np.inf, 15), [9, 12, 15]),
+        ([0], (0, np.inf), [0, 0, 1]),
+        ([12], (10, 20), [10, 12, 20]),
+    ],
+)
+def test_outermost_edges_are_the_bounds_or_a_bins_width_away(inner, bounds, expected):
+    assert with_outer_edges(np.array(inner, dtype=float), bounds).tolist() == expected
