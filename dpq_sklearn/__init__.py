@@ -8,6 +8,7 @@ from dpq_sklearn.ledger.ledger import BudgetExceededError, LedgerError, PrivacyL
 from dpq_sklearn.planning.bounds import rank_error_bound
 from dpq_sklearn.planning.expected_error import expected_rank_error, suggest_n_bins
 from dpq_sklearn.planning.search import plan_search
+from dpq_sklearn.quality import PrivacyNoiseWarning
 from dpq_sklearn.quantiles import dp_quantiles, sanitize
 from dpq_sklearn.version import __version__  # noqa: F401
 
@@ -19,6 +20,7 @@ __all__ = [
     "LedgerError",
     "PrivacyLedger",
     "PrivacyLoss",
+    "PrivacyNoiseWarning",
     "dp_quantiles",
     "expected_rank_error",
     "plan_search",

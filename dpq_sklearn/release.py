@@ -8,6 +8,7 @@ What follows, such as edges and tails, is computed from released numbers and pub
 """
 
 from dataclasses import dataclass, replace
+from traceback import clear_frames
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.ledger.ledger import charge
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.registry import checked_mechanism
+from dpq_sklearn.quality import cautious_count, is_near_enough
 
 # The share of a fit's budget that its count of rows gets: it costs 1.6% of accuracy.
 COUNT_SHARE = 1 / 64
@@ -42,6 +44,7 @@ class ReleasePlan:
     budgets : tuple, the budget of each column
     count_budget : Budget or None, that of the number of rows
     loss : PrivacyLoss
+    finer_plans : tuple of plans with more quantiles, of which the count decides; see `chosen`
     """
 
     mechanism: object
@@ -51,6 +54,38 @@ class ReleasePlan:
     budgets: tuple
     count_budget: Budget | None
     loss: PrivacyLoss
+    finer_plans: tuple = ()
+
+    def chosen(self, n_rows):
+        """Return the finest plan that the released number of rows is enough for."""
+        n_low = cautious_count(n_rows, self.count_budget) if self.finer_plans else n_rows
+        enough = [plan for plan in self.finer_plans if is_near_enough(plan, n_low)]
+        return replace(enough[-1], loss=self.loss) if enough else self
+
+    def draw(self, records, randomness):
+        """Return the `Release`: the count first, then the quantiles."""
+        n_rows = None
+        if self.count_budget is not None:
+            n_rows = max(records.n_rows + int(CountNoise(self.count_budget).draw(randomness)[0]), 1)
+        plan = self.chosen(n_rows)
+        cells = plan.mechanism.release(records.ranks, plan.quantiles, plan.budgets, randomness)
+        return Release(_decimals(plan.grid, cells), n_rows, plan)
+
+
+@dataclass(frozen=True)
+class CountPlan:
+    """Counts with noise, of which one record changes one by at most 1."""
+
+    n_counts: int
+    budget: Budget
+    loss: PrivacyLoss
+    grid: None = None
+
+    def draw(self, records, randomness):
+        """Return the counts, which may be negative: integers, or floats if rows share a weight."""
+        noise = CountNoise(self.budget, self.n_counts, records.unit).draw(randomness)
+        noisy = records.counts + noise
+        return noisy if records.unit == 1 else noisy / records.unit
 
 
 @dataclass(frozen=True)
@@ -132,6 +167,42 @@ def _accounts(engine, quantiles, shares, eps, delta, rho, with_count):
     return accounts
 
 
+def plan_automatically(finenesses, **request):
+    """Return the plan for the first of several lists of quantiles, each finer than the one before.
+
+    The released count will choose among them (`ReleasePlan.chosen`), so the price is the highest.
+    """
+    plans = [plan_release(quantiles, with_count=True, **request) for quantiles in finenesses]
+    losses = [plan.loss for plan in plans]
+    worst = {
+        part: max(getattr(loss, part) for loss in losses)
+        for part in ("eps", "delta", "rho", "pure_eps")
+    }
+    return replace(plans[0], loss=replace(losses[0], **worst), finer_plans=tuple(plans[1:]))
+
+
+def plan_counts(n_counts, *, eps, delta, rho, neighbours=Neighbours.ROWS):
+    """Return the plan for counts of which one record changes one, with the least noise."""
+    eps, delta, rho = checked_request(eps, delta, rho)
+    if rho is not None:
+        budgets = [Budget(rho, "rho")]
+    else:
+        budgets = [Budget(eps, "eps")]
+        if delta > 0:
+            budgets.append(Budget(rho_of_approximate_dp(eps, delta), "rho"))
+    budget = min(budgets, key=lambda budget: CountNoise(budget, n_counts).deviation())
+    cost = CountNoise(budget, n_counts).cost()
+    loss = PrivacyLoss(
+        eps=cost.eps if eps is None else eps,
+        delta=delta if budget.unit == "rho" and rho is None else 0.0,
+        rho=cost.rho if rho is None else rho,
+        pure_eps=cost.eps if eps is None or budget.unit == "rho" else eps,
+        neighbours=neighbours,
+        account="zCDP" if budget.unit == "rho" else "sum of eps",
+    )
+    return CountPlan(n_counts, budget, loss)
+
+
 def _shared(budget, shares):
     return tuple(budget.part(share) for share in shares.tolist())
 
@@ -140,7 +211,7 @@ def _shared(budget, shares):
 class PaidPlan:
     """A plan whose price is paid: the only thing that `release` takes."""
 
-    plan: ReleasePlan
+    plan: ReleasePlan | CountPlan
     randomness: Randomness
 
 
@@ -173,16 +244,13 @@ def release(paid, source):
     Nothing but the result may depend on the numbers. So NumPy's warnings, which callers can turn
     into errors, are off.
     """
-    plan = paid.plan
-    with np.errstate(all="ignore"):
-        records = source.read(plan.grid)
-        n_rows = _noisy_count(records.n_rows, plan.count_budget, paid.randomness)
-        cells = plan.mechanism.release(records.ranks, plan.quantiles, plan.budgets, paid.randomness)
-        return Release(_decimals(plan.grid, cells), n_rows, plan)
-
-
-def _noisy_count(n_rows, budget, randomness):
-    return None if budget is None else n_rows + int(CountNoise(budget).draw(randomness)[0])
+    try:
+        with np.errstate(all="ignore"):
+            return paid.plan.draw(source.read(paid.plan.grid), paid.randomness)
+    except BaseException as error:
+        # Error reporters store local variables: those of all that was called here are forgotten.
+        clear_frames(error.__traceback__)
+        raise
 
 
 def _decimals(grid, cells):

@@ -179,7 +179,7 @@ SECRET = "123-45-6789"
         (np.ones((5, 2)), "X has 2 features, but .* is expecting 3 features"),
         (np.array([[1.0, SECRET, 2.0]], dtype=object), "column 1 of X.* of type str"),
         (np.array([["1", SECRET, "2"]]), "column 0 of X must hold real numbers"),
-        ([[1.0, SECRET, 2.0]], "column 0 of X must hold real numbers"),
+        ([[1.0, SECRET, 2.0]], "column 1 of X.* of type str"),
         (np.array([123.456, 1.0, 2.0]), "Expected 2D array, got 1D array"),
         ([123.456, 1.0, 2.0], "Expected 2D array, got 1D array"),
         (np.full((5, 3), 123.456j), "Complex data not supported"),

@@ -209,7 +209,7 @@ def test_what_cannot_be_fitted_is_refused_before_it_is_paid(frame, tmp_path):
     ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=10.0)
     partitions = dd.from_pandas(frame.assign(name="secret"), npartitions=2)
     cases = [
-        (partitions, TypeError, "column 'name' of X.* got one of type str"),
+        (partitions, ValueError, "column 'name' of X must hold real numbers, got dtype str"),
         (partitions["a"], ValueError, "Expected 2D array"),
         (da.ones(5), ValueError, "Expected 2D array"),
         (da.ones((5, 2)) * 1j, ValueError, "Complex data not supported"),
@@ -321,7 +321,7 @@ def test_a_partition_that_raises_leaves_nothing_and_tells_no_cell(client, frame,
     partitions = dd.from_pandas(frame, npartitions=4)
     fitted = DPKBinsDiscretizer(ledger=ledger).fit(partitions)
     broken = partitions.map_partitions(objects, meta=frame[:0].astype(object))
-    with pytest.raises(TypeError, match=r"column 'b' of X.* got one of type str") as caught:
+    with pytest.raises(TypeError, match=r"column 'b' of X.* got a cell of type str") as caught:
         fitted.fit(broken)
     assert "secret" not in str(caught.value)
     with pytest.raises(NotFittedError):

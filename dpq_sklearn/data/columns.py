@@ -44,13 +44,20 @@ def checked_table(X):
             "using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) "
             "if it contains a single sample. The rows of a list must have one length."
         )
-    for name, dtype in zip(*_names_and_dtypes(X), strict=True):
-        _check_dtype(dtype, f"column {name!r} of X")
+    names, dtypes = _names_and_dtypes(X)
+    if not all(map(_may_hold_numbers, set(dtypes))):
+        for name, dtype in zip(names, dtypes, strict=True):
+            _check_dtype(dtype, f"column {name!r} of X")
     return X
 
 
 def checked_column(x, name):
-    """Return `x` as a column that has a dtype, or raise; reads no cell."""
+    """Return `x` as an array or a series, or raise; reads no cell.
+
+    A container that says nothing before it is read comes back as it is, for `read_column`.
+    """
+    if hasattr(x, "__array__") and not _has_dtypes(x):
+        return x
     x = _with_dtypes(x, name)
     if _n_dimensions(x) != 1:
         raise ValueError(f"{name} must be one-dimensional, got {_n_dimensions(x)} dimensions.")
@@ -63,7 +70,7 @@ def stand_in(X):
 
     They take no memory. A sparse matrix stands for itself: scikit-learn refuses it.
     """
-    return X if sparse.issparse(X) else np.broadcast_to(np.zeros(()), X.shape)
+    return X if sparse.issparse(X) else np.broadcast_to(0.0, X.shape)
 
 
 # Error reporters store the local variables of every frame of a traceback. So a read that fails
@@ -81,7 +88,7 @@ def read_matrix(X):
 
 def read_column(x, name):
     """Return the numbers of a checked column as a float64 array, always a copy."""
-    floats = _floats_or_error(x, name)
+    floats = _column_or_error(x, name)
     del x
     if isinstance(floats, Exception):
         raise floats
@@ -92,7 +99,10 @@ def matrix_or_error(X, first_column=0):
     """Return the matrix of a checked table, or an exception to be raised elsewhere.
 
     `first_column` is the number of the first column of an array that is a part of a wider one.
+    A sparse matrix stays one.
     """
+    if sparse.issparse(X):
+        return X
     names, dtypes = _names_and_dtypes(X)
     dtypes = set(dtypes)
     if dtypes and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in dtypes):
@@ -104,8 +114,8 @@ def matrix_or_error(X, first_column=0):
             return X.to_numpy(dtype=common) if hasattr(X, "iloc") else np.asarray(X, dtype=common)
     matrix = np.empty(X.shape, order="F")
     for index, (name, column) in enumerate(zip(names, _columns_of(X), strict=True)):
-        name = index + first_column if isinstance(X, np.ndarray) else name
-        floats = _floats_or_error(column, f"column {name!r} of X")
+        label = index + first_column if isinstance(X, np.ndarray) else name
+        floats = _floats_or_error(column, f"column {label!r} of X")
         if isinstance(floats, Exception):
             return floats
         matrix[:, index] = floats
@@ -130,13 +140,18 @@ def fill_columns(columns, X):
             columns[part, rows] = X[rows, part].T
 
 
+def _has_dtypes(X):
+    """Return whether `X` tells its dtypes without being read."""
+    is_known = _library(X) in ("pandas", "polars", "pyarrow") or hasattr(X, "iloc")
+    return is_known or isinstance(X, np.ndarray) or sparse.issparse(X)
+
+
 def _with_dtypes(X, name):
     """Return `X` if it tells its dtypes without being read, else as an array."""
     X = X.to_native() if hasattr(X, "to_native") else X  # narwhals
     if type(X).__name__ == "LazyFrame":
         raise TypeError(f"{name} must hold its rows, got a LazyFrame: pass {name}.collect().")
-    known = isinstance(X, np.ndarray) or sparse.issparse(X) or hasattr(X, "iloc")
-    if known or _library(X) in ("pandas", "polars", "pyarrow"):
+    if _has_dtypes(X):
         return X
     try:
         if hasattr(X, "__array__"):
@@ -173,6 +188,14 @@ def _may_hold_numbers(dtype):
         is_text = dtype.categories.inferred_type == "string"  # pandas 2 has objects there
         return _may_hold_numbers(dtype.categories.dtype) and not is_text
     return dtype.kind in _REAL_KINDS
+
+
+def _column_or_error(x, name):
+    try:
+        x = checked_column(_with_dtypes(x, name), name)
+    except (TypeError, ValueError) as error:
+        return error.with_traceback(None)
+    return _floats_or_error(x, name)
 
 
 def _floats_or_error(column, name):
@@ -213,7 +236,7 @@ def _floats_or_type(column):
 
 def _floats_of_objects(cells):
     """Return the cells as floats, or the name of the type of one that is not a number."""
-    if set(map(type, cells)) <= _PLAIN_TYPES:
+    if set(map(type, cells.tolist())) <= _PLAIN_TYPES:
         try:
             return cells.astype(np.float64)
         except OverflowError:  # an integer beyond float64
@@ -261,7 +284,7 @@ def _names_and_dtypes(X):
 def _columns_of(X):
     """Return the columns by their positions: names may occur twice."""
     if hasattr(X, "iloc"):
-        return [X.iloc[:, index] for index in range(X.shape[1])]
+        return [column for _, column in X.items()]
     if isinstance(X, np.ndarray):
         return X.T
-    return X.columns if hasattr(X, "schema") and _library(X) == "pyarrow" else X.get_columns()
+    return X.get_columns() if hasattr(X, "get_columns") else X.columns

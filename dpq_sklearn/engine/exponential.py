@@ -178,8 +178,11 @@ def node_runs(ranks, nodes, scores):
     nearest = scores.of_interval(cut_ranks[:, :-1], cut_ranks[:, 1:])
     before = _measure_before(ranks.grid, cuts, nodes.column[:, None])
     n_cuts = cuts.shape[1]
-    cuts = np.concatenate((cuts, per_cell * measure.cuts[:, 1:-1]), axis=1)
-    before = np.concatenate((before, per_cell * measure.before[:, 1:-1]), axis=1)
+    # A node may begin or end inside a cell, its segments do not.
+    of_segments = np.clip(per_cell * measure.cuts[:, 1:-1], cuts[:, :1], cuts[:, -1:])
+    cuts = np.concatenate((cuts, of_segments), axis=1)
+    of_segments = np.clip(per_cell * measure.before[:, 1:-1], before[:, :1], before[:, -1:])
+    before = np.concatenate((before, of_segments), axis=1)
     order = np.argsort(cuts, axis=1, kind="stable")
     cuts, before = (
         np.take_along_axis(cuts, order, axis=1),

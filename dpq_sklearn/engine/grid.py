@@ -8,7 +8,8 @@ bits that could betray the data.
 Cells have equal width in a signed logarithm of the value: the number of floats between zero and
 the value, which is the float's bit pattern. That is exact, monotone and alike on every machine,
 which no library's ``log`` promises. Below a smallest power of two the scale is linear, through
-zero. Cell 0 begins at zero; negative numbers have negative cells.
+zero. Cell 0 begins at zero, and negative numbers have negative cells; between two bounds, cell 0
+holds the lower one.
 
 The *grid measure* of a cell is 1, and more if the cell holds a round number (37, 0.25, 1e6):
 people write down round numbers, and many records may share one. Between two of them lie millions
@@ -89,22 +90,33 @@ class Grid:
     def cells_of(self, values, columns):
         """Return the cell of each value (no NaN)."""
         clipped = np.minimum(np.maximum(values, self.low[columns]), self.high[columns])
-        return self._steps_of(clipped, columns) // self.steps_per_cell[columns]
+        steps = self._steps_of(clipped, columns)
+        return steps // self.steps_per_cell[columns] - self._origin[columns]
 
     def lower_edges(self, cells, columns):
         """Return the lower end of each cell: to the last bit, the least value in it."""
-        return self._values_at(cells * self.steps_per_cell[columns], columns)
+        from_zero = cells + self._origin[columns]
+        return self._values_at(from_zero * self.steps_per_cell[columns], columns)
 
     def middles(self, cells, columns):
         """Return the middle of each cell as a float."""
-        steps_per_cell = self.steps_per_cell[columns]
-        middles = self._values_at(cells * steps_per_cell + steps_per_cell // 2, columns)
+        from_zero, steps_per_cell = cells + self._origin[columns], self.steps_per_cell[columns]
+        middles = self._values_at(from_zero * steps_per_cell + steps_per_cell // 2, columns)
         return np.minimum(np.maximum(middles, self.low[columns]), self.high[columns])
 
     def contain(self, cells, values, columns):
         """Return whether each value lies in its cell, not clipped to it."""
         inside = (self.low[columns] <= values) & (values <= self.high[columns])
         return inside & (self.cells_of(values, columns) == cells)
+
+    @cached_property
+    def _origin(self):
+        """The cell, counted from zero, that is cell 0.
+
+        Between bounds far from zero cells are so fine that their numbers would overflow.
+        """
+        cells = self._steps_of(self.low, slice(None)) // self.steps_per_cell
+        return np.where(self.is_open_low | self.is_open_high, 0, cells)
 
     def _steps_of(self, values, columns):
         """Return the number of floats (below the smallest power of two: of steps) from zero."""
@@ -134,11 +146,18 @@ class Grid:
         return smallest.view(np.int64) - _STEPS_PER_OCTAVE
 
     def measure_before(self, cells, columns):
-        """Return the grid measure of all cells from cell 0 up to each cell, which is left out.
+        """Return the grid measure of all cells of the column before each.
 
         It is the number of cells, and for each power of ten the number of its multiples times
-        their measure: a whole number, negative below zero.
+        their measure: a whole number.
         """
+        return self._measure_from_zero(cells, columns) - self._measure_before_first[columns]
+
+    @cached_property
+    def _measure_before_first(self):
+        return self._measure_from_zero(self.first, slice(None))
+
+    def _measure_from_zero(self, cells, columns):
         measure = cells.copy()
         multiples = self._round_before(cells, columns)
         for of_multiples in self._round_measures.T:

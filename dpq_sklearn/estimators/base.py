@@ -1,5 +1,6 @@
 """What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
 
+import warnings
 from copy import copy
 from itertools import chain, islice
 from numbers import Integral, Real
@@ -10,19 +11,33 @@ from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpq_sklearn.accounting.budgets import checked_positive, checked_request
-from dpq_sklearn.data.columns import checked_table, ignore_float_errors, read_matrix, stand_in
+from dpq_sklearn.accounting.budgets import checked_request
+from dpq_sklearn.data.columns import checked_table, stand_in
 from dpq_sklearn.data.sources import Batches, Table
 from dpq_sklearn.data.threads import Progress
-from dpq_sklearn.engine.grid import FULL_RESOLUTION, checked_bounds
+from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.random import checked_random_state
 from dpq_sklearn.engine.summaries import SUMMARY_RESOLUTION
-from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions, _fit_context
+from dpq_sklearn.estimators.compat import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    _fit_context,
+    checked_matrix,
+)
+from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.messages import shown
-from dpq_sklearn.release import pay, plan_release, release
+from dpq_sklearn.quality import (
+    AUTO_BINS,
+    PrivacyNoiseWarning,
+    cautious_count,
+    errors_in_bins,
+    noise_warning,
+    verdict,
+)
+from dpq_sklearn.release import pay, plan_automatically, release
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -33,7 +48,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         "delta": [Interval(Real, 0, 1, closed="left")],
         "rho": [Interval(Real, 0, None, closed="neither"), None],
         "bounds": ["array-like", dict, None],
-        "feature_weights": ["array-like", None],
+        "feature_weights": ["array-like", dict, None],
         "mechanism": [StrOptions(set(MECHANISMS))],
         "resolution": [Interval(Integral, 1, FULL_RESOLUTION, closed="both"), None],
         "n_jobs": [Integral, None],
@@ -49,8 +64,12 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     def _doc_link_url_param_generator(self):
         return {"estimator_name": type(self).__name__}
 
-    def _quantiles_of_features(self, n_features):
-        """Return the list of ascending quantiles that each feature needs."""
+    #: the parameter that says how many bins or quantiles a feature gets, and what "auto" tries
+    _count_parameter: str
+    _auto_bins = AUTO_BINS
+
+    def _quantiles_of_features(self, n_features, names):
+        """Return the ascending quantiles of each feature, if their number is not "auto"."""
         raise NotImplementedError
 
     def _set_quantiles(self, released):
@@ -62,7 +81,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, **unknown):
         """Find the private quantiles of every feature; spends the budget.
 
         Parameters
@@ -72,12 +91,15 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             only the counts travel.
         y : None
             Ignored.
+        **unknown : dict
+            Must be empty: there is no `sample_weight`.
 
         Returns
         -------
         self : object
             The fitted transformer.
         """
+        refuse_unknown(unknown, f"{type(self).__name__}.fit")
         self._check_request()
         draft = self._draft()
         if is_dask(X):
@@ -118,7 +140,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         reading after that leaves the transformer unfitted, with nothing released and the budget
         spent.
         """
-        if hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
+        is_lazy = type(batches).__name__ == "LazyFrame"
+        if is_lazy or hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
             raise TypeError(
                 "batches must be an iterable of tables, got a single "
                 f"{type(batches).__name__}: use fit, or put it into a list."
@@ -157,9 +180,63 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         self._forget()
         released = release(paid, source)
         draft._set_quantiles(released)
-        draft.privacy_ = released.plan.loss
+        draft.n_rows_, draft.privacy_ = released.n_rows, released.plan.loss
+        n_low = cautious_count(released.n_rows, released.plan.count_budget)
+        draft.error_in_bins_ = errors_in_bins(released.plan, n_low)
         vars(self).update(draft._fitted())
+        self._warn_of_noise(released)
         return self
+
+    def _warn_of_noise(self, released):
+        """Warn if the release is mostly noise: decided by the release and public facts alone."""
+
+        def replan(n_bins=None, delta=None):
+            other = clone(self)
+            if n_bins is not None:
+                offset = self._count_parameter != "n_bins"
+                other.set_params(**{self._count_parameter: n_bins - offset})
+            if delta is not None:
+                other.set_params(delta=delta)
+            names = getattr(self, "feature_names_in_", None)
+            return other._plan(self.n_features_in_, names)
+
+        text = noise_warning(released, self._count_parameter, replan)
+        if text is not None:
+            warnings.warn(text, PrivacyNoiseWarning, stacklevel=5)
+
+    def quality_report(self):
+        """Say how good the private quantiles of each feature are expected to be.
+
+        A table from released numbers and public facts: it may be shown to anyone who may see the
+        fitted transformer.
+
+        Returns
+        -------
+        report : pandas.DataFrame, or dict of arrays if pandas is not installed
+            For each feature its name, its number of bins, the private edges between them, the
+            expected error of an edge in bins, and a verdict in words.
+        """
+        check_is_fitted(self)
+        edges = self._private_edges()
+        names = getattr(self, "feature_names_in_", None)
+        names = [f"x{index}" for index in range(len(edges))] if names is None else list(names)
+        report = {
+            "feature": np.array(names, dtype=object),
+            "bins": np.array([values.size + 1 for values in edges]),
+            "edges": np.array([None] * len(edges), dtype=object),
+            "error_in_bins": self.error_in_bins_.round(3),
+            "verdict": np.array([verdict(error) for error in self.error_in_bins_], dtype=object),
+        }
+        report["edges"][:] = [values.tolist() for values in edges]
+        try:
+            import pandas
+        except ImportError:
+            return report
+        return pandas.DataFrame(report)
+
+    def _private_edges(self):
+        """Return the released quantiles of each feature."""
+        raise NotImplementedError
 
     def _draft(self):
         """Return an unfitted copy, on which a fit can fail and leave nothing half fitted."""
@@ -183,29 +260,33 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         return unbounded._plan(n_features).loss
 
     def _plan(self, n_features, feature_names=None, default_resolution=FULL_RESOLUTION):
-        return plan_release(
-            self._quantiles_of_features(n_features),
+        if getattr(self, self._count_parameter) == "auto":
+            candidates = [[tuple(np.arange(1, n) / n)] * n_features for n in self._auto_bins]
+        else:
+            candidates = [self._quantiles_of_features(n_features, feature_names)]
+        return plan_automatically(
+            candidates,
             eps=self.eps,
             delta=self.delta,
             rho=self.rho,
             bounds=bounds_of_features(self.bounds, n_features, feature_names),
             mechanism=self.mechanism,
-            weights=checked_weights(self.feature_weights, n_features),
+            weights=weights_of_features(self.feature_weights, n_features, feature_names),
             resolution=default_resolution if self.resolution is None else self.resolution,
-            with_count=True,
             adds_up=self.ledger is not None,
         )
 
     def _validated(self, X, *, reset, dtype=(np.float64, np.float32), **options):
         """Return `X` as an array of floats after scikit-learn's checks of names and shapes."""
-        X = read_matrix(self._checked_table(X, reset=reset))
-        with ignore_float_errors():
-            return check_array(X, dtype=dtype, ensure_all_finite=False, **options)
+        return checked_matrix(
+            self._checked_table(X, reset=reset), dtype=dtype, ensure_all_finite=False, **options
+        )
 
     def _checked_table(self, X, *, reset, least=1):
         """Return `X` after checks of its types, shape and names, for `read_matrix`."""
         X = checked_table(X)
-        check_array(stand_in(X), estimator=self, input_name="X", ensure_min_samples=least)
+        if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:  # scikit-learn has a say
+            check_array(stand_in(X), estimator=self, input_name="X", ensure_min_samples=least)
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
@@ -254,64 +335,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         return tags
 
 
+def refuse_unknown(arguments, method):
+    """Raise for arguments that a method does not take, in the name of the public class."""
+    for name in arguments:
+        why = " A weight would change what a row costs." if name == "sample_weight" else ""
+        raise TypeError(f"{method}() got an unexpected keyword argument {name!r}.{why}")
+
+
 def is_dask(X):
     """Return whether `X` is a dask collection, without importing dask."""
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
-
-
-def bounds_of_features(bounds, n_features, feature_names=None):
-    """Return a checked pair of bounds for each feature, infinite where there is none.
-
-    `bounds` is None, one pair for all, one pair (or None) a feature, or a dict from feature name
-    to pair. An end that is None is open.
-    """
-    if bounds is None:
-        pairs = [None] * n_features
-    elif isinstance(bounds, dict):
-        pairs = list(of_named_features(bounds, feature_names, "bounds").values())
-    elif len(bounds) == 2 and all(end is None or isinstance(end, Real) for end in bounds):
-        pairs = [bounds] * n_features
-    else:
-        pairs = list(bounds)
-        if len(pairs) != n_features:
-            raise ValueError(
-                f"bounds must be None, one pair, or one pair for each of the {n_features} "
-                f"features, got {shown(bounds)}."
-            )
-    return [(-np.inf, np.inf) if pair is None else checked_bounds(pair) for pair in pairs]
-
-
-def of_named_features(given, feature_names, parameter, default=None):
-    """Return a dict with one entry for each feature from one with entries for some of them."""
-    known = [] if feature_names is None else list(feature_names)
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise ValueError(
-            f"{parameter} as a dict must have feature names of X as keys, got {unknown!r}; the "
-            f"names are {known!r}."
-        )
-    return {name: given.get(name, default) for name in known}
-
-
-def checked_weights(weights, n_features):
-    """Return `feature_weights` as positive floats, one a feature, or None."""
-    if weights is None:
-        return None
-    weights = list(weights)
-    if len(weights) != n_features:
-        raise ValueError(
-            f"feature_weights must have one entry for each of the {n_features} features, got "
-            f"{len(weights)}."
-        )
-    return [checked_positive(weight, "each of feature_weights") for weight in weights]
-
-
-def counts_of_features(counts, n_features, name, least):
-    """Return a number of bins or the like for each feature, from an int or one int a feature."""
-    entries = [counts] * n_features if isinstance(counts, Integral) else list(counts)
-    if len(entries) != n_features:
-        raise ValueError(f"{name} must be a scalar or array of shape (n_features,).")
-    whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in entries)
-    if not whole or min(entries, default=least) < least:
-        raise ValueError(f"{name} must be integers >= {least}, got {shown(counts)}.")
-    return np.array(entries, dtype=np.int64)

@@ -1,11 +1,12 @@
 """scikit-learn's side: its private names, what differs between its versions, checks and exports."""
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 
-from dpq_sklearn.data import columns
+from dpq_sklearn.data.columns import checked_table, ignore_float_errors, read_matrix
 
 try:  # scikit-learn >= 1.9 lets users choose between sparse matrices and sparse arrays
     from sklearn.utils import _align_api_if_sparse as as_configured_sparse
@@ -24,11 +25,9 @@ __all__ = [
 
 def checked_matrix(X, **options):
     """Return `X` as a matrix of floats after scikit-learn's checks; no error quotes a value."""
-    X = columns.as_table(X)
-    columns.refuse_what_sklearn_would_quote(X)
-    X = columns.as_float_matrix(X) if columns.needs_conversion(X) else X
-    with columns.quiet():
-        return check_array(X, dtype=(np.float64, np.float32), input_name="X", **options)
+    X = X if sparse.issparse(X) else read_matrix(checked_table(X))
+    with ignore_float_errors():
+        return check_array(X, **{"dtype": (np.float64, np.float32)} | options)
 
 
 def with_names_and_output(plain, fitted):

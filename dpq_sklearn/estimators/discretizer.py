@@ -7,9 +7,12 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.estimators import binning, compat
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer, counts_of_features, is_dask
+from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
 from dpq_sklearn.estimators.binning import with_outer_edges
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
+from dpq_sklearn.estimators.parameters import counts_of_features
+
+DEFAULT_BINS = 5
 
 
 class DPKBinsDiscretizer(PrivateQuantileTransformer):
@@ -104,16 +107,23 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     1.0
     """
 
+    _count_parameter = "n_bins"
+
     _parameter_constraints: dict = {  # noqa: RUF012
         **PrivateQuantileTransformer._parameter_constraints,
-        "n_bins": [Interval(Integral, 2, None, closed="left"), "array-like"],
+        "n_bins": [
+            Interval(Integral, 2, None, closed="left"),
+            StrOptions({"auto"}),
+            "array-like",
+            dict,
+        ],
         "encode": [StrOptions({"onehot", "onehot-dense", "ordinal"})],
         "dtype": [Options(type, {np.float64, np.float32}), None],
     }
 
     def __init__(
         self,
-        n_bins=5,
+        n_bins=DEFAULT_BINS,
         *,
         eps=1.0,
         delta=0.0,
@@ -150,9 +160,12 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.rank_error_ = np.empty(self.n_features_in_, dtype=object)
         self.rank_error_[:] = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
 
-    def _quantiles_of_features(self, n_features):
-        n_bins = counts_of_features(self.n_bins, n_features, "n_bins", 2)
+    def _quantiles_of_features(self, n_features, names):
+        n_bins = counts_of_features(self.n_bins, n_features, names, "n_bins", DEFAULT_BINS)
         return [tuple(np.arange(1, n) / n) for n in n_bins]
+
+    def _private_edges(self):
+        return [edges[1:-1] for edges in self.bin_edges_]
 
     def _detail(self):
         return f"n_bins={self.n_bins}"

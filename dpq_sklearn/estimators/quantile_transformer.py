@@ -12,6 +12,7 @@ from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators import compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
 from dpq_sklearn.estimators.compat import Interval, StrOptions
+from dpq_sklearn.quality import AUTO_BINS
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
 TAIL_KNOTS = 10
@@ -110,16 +111,19 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     True
     """
 
+    _count_parameter = "n_quantiles"
+    _auto_bins = AUTO_BINS[1:]  # one quantile tells no width
+
     _parameter_constraints: dict = {  # noqa: RUF012
         **PrivateQuantileTransformer._parameter_constraints,
-        "n_quantiles": [Interval(Integral, 2, None, closed="left")],
+        "n_quantiles": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
         "output_distribution": [StrOptions({"uniform", "normal"})],
         "copy": ["boolean"],
     }
 
     def __init__(
         self,
-        n_quantiles=63,
+        n_quantiles="auto",
         *,
         eps=1.0,
         delta=0.0,
@@ -156,7 +160,10 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         errors = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
         self.rank_error_ = np.column_stack(errors)
 
-    def _quantiles_of_features(self, n_features):
+    def _private_edges(self):
+        return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
+
+    def _quantiles_of_features(self, n_features, names):
         q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
         return [q] * n_features
 
