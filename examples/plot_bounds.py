@@ -56,14 +56,14 @@ for n_rows in (100, 2_000):
 # With many rows bounds make little difference. With few rows, tight bounds help: give them if they
 # are publicly known. Wrong bounds are worse than none, since values outside are clipped, and
 # bounds taken from the data would not be private.
-fig, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+fig, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
 places = np.arange(len(columns))
 for ax, (n_rows, found) in zip(axes, errors.items(), strict=True):
     for index, (label, (marker, color, shift)) in enumerate(kinds.items()):
         mean, error = found[:, index].T
         style = {"fmt": marker, "color": color, "ms": 8, "capsize": 4}
         ax.errorbar(places + shift, mean, error, **style, label=label)
-    ax.set_xticks(places, [name.replace(" ", "\n") for name in columns], fontsize=10)
+    ax.set_xticks(places, columns, rotation=25)
     ax.set(title=f"{n_rows:,} rows, eps = 1", ylim=(0, None))
     ax.yaxis.set_major_formatter(lambda share, _: f"{share:.1%}")
     ax.spines[["top", "right"]].set_visible(False)

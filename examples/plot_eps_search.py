@@ -49,7 +49,7 @@ ax.axhline(exact, color="black", linestyle="--", label="exact bins, not private"
 ax.axhline(max(y.mean(), 1 - y.mean()), color="0.5", linestyle=":", label="always the same answer")
 ax.errorbar(
     values, mean, yerr=spread, fmt="o-", color="#0072B2", capsize=4,
-    label="private bins (bars: standard deviation over folds)",
+    label="private bins (mean and sd of five folds)",
 )  # fmt: skip
 ax.set_xscale("log")
 ax.set_xticks(values, [f"{value:g}" for value in values])
@@ -59,6 +59,6 @@ ax.set(
     ylabel="accuracy on held-out folds",
     title="A pipeline with private bins, 4,000 rows to train on",
 )
-ax.legend(frameon=False, loc="center right")
+ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.05))
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()

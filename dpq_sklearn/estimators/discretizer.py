@@ -84,6 +84,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     See Also
     --------
     DPQuantileTransformer : Private mapping to a uniform or normal distribution.
+    sklearn.preprocessing.KBinsDiscretizer : Exact binning.
 
     Notes
     -----

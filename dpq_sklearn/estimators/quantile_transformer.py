@@ -91,6 +91,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     See Also
     --------
     DPKBinsDiscretizer : Private binning.
+    sklearn.preprocessing.QuantileTransformer : The exact mapping.
 
     Notes
     -----
