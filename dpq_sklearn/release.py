@@ -7,7 +7,9 @@
 What follows, such as edges and tails, is computed from released numbers and public facts alone.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from traceback import clear_frames
 
 import numpy as np
@@ -20,7 +22,8 @@ from dpq_sklearn.accounting.budgets import (
 )
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
 from dpq_sklearn.accounting.losses import Neighbours, PrivacyLoss
-from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid, shortest_decimals
+from dpq_sklearn.decimals import shortest_decimals
+from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
 from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.ledger.ledger import charge
 from dpq_sklearn.mechanisms.noise import CountNoise
@@ -55,6 +58,11 @@ class ReleasePlan:
     count_budget: Budget | None
     loss: PrivacyLoss
     finer_plans: tuple = ()
+
+    def rank_errors(self):
+        """Return the expected errors in rank of the quantiles of each column."""
+        columns = zip(self.quantiles, self.budgets, strict=True)
+        return [_rank_errors_of(self.mechanism, *column).copy() for column in columns]
 
     def chosen(self, n_rows):
         """Return the finest plan that the released number of rows is enough for."""
@@ -120,16 +128,14 @@ def plan_release(
     """
     engine = checked_mechanism(mechanism)
     eps, delta, rho = checked_request(eps, delta, rho)
+    quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
     shares = feature_shares(len(quantiles), weights)
     accounts = _accounts(engine, quantiles, shares, eps, delta, rho, with_count)
     if adds_up:
         accounts = [account for account in accounts if account.name != "optimal composition"]
 
-    def predicted_error(account):
-        return sum(map(engine.typical_error, quantiles, account.budgets))
-
-    account = min(accounts, key=predicted_error)
-    costs = list(map(engine.cost, quantiles, account.budgets))
+    account = min(accounts, key=lambda account: _error_of(engine, quantiles, account.budgets))
+    costs = [_cost_of(engine, *column) for column in zip(quantiles, account.budgets, strict=True)]
     if account.count_budget is not None:
         costs.append(CountNoise(account.count_budget).cost())
     total = Cost(*map(sum, zip(*costs, strict=True)))
@@ -143,9 +149,29 @@ def plan_release(
     )
     bounds = tuple(bounds)
     grid = make_grid(bounds, resolution)
-    return ReleasePlan(
-        engine, tuple(quantiles), bounds, grid, account.budgets, account.count_budget, loss
+    return ReleasePlan(engine, quantiles, bounds, grid, account.budgets, account.count_budget, loss)
+
+
+# Columns mostly have equal quantiles and budgets, and a fit is repeated many times in a search.
+
+
+@lru_cache(maxsize=1024)
+def _cost_of(mechanism, quantiles, budget):
+    return mechanism.cost(quantiles, budget)
+
+
+@lru_cache(maxsize=256)
+def _error_of(mechanism, quantiles, budgets):
+    """Return the error by which accounts are compared: that of all columns together."""
+    return sum(
+        mechanism.typical_error(*column) * n
+        for column, n in Counter(zip(quantiles, budgets, strict=True)).items()
     )
+
+
+@lru_cache(maxsize=1024)
+def _rank_errors_of(mechanism, quantiles, budget):
+    return mechanism.rank_errors(quantiles, budget)
 
 
 def _accounts(engine, quantiles, shares, eps, delta, rho, with_count):
@@ -205,6 +231,11 @@ def plan_counts(n_counts, *, eps, delta, rho, neighbours=Neighbours.ROWS):
 
 def _shared(budget, shares):
     return tuple(budget.part(share) for share in shares.tolist())
+
+
+def neighbours_of(groups):
+    """Return which datasets are neighbours: with groups those that differ by one person."""
+    return Neighbours.ROWS if groups is None else Neighbours.PEOPLE
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from dpq_sklearn.accounting.budgets import checked_delta
 from dpq_sklearn.accounting.conversions import eps_of_zcdp
+from dpq_sklearn.checks import checked_delta
 
 
 class Neighbours(str, Enum):

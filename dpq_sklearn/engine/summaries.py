@@ -24,6 +24,7 @@ _OCCUPIED_SHARE_OF_TABLE = 32
 _LARGEST_TABLE = 2**26
 _LEAST_PENDING = 2**16
 _VALUES_AT_ONCE = 2**15
+_WEIGHT_BITS = RECORD_WEIGHT.bit_length()
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,18 @@ def summarize(values, grid, column, weights=None):
     if weights is None:
         counted = _summary_of_cells(_all_cells(values, grid, column))
         return Summary(counted.cells, counted.weights * RECORD_WEIGHT)
-    is_there = ~np.isnan(values)
-    cells, weights = grid.cells_of(values[is_there], column), weights[is_there]
-    order = np.argsort(cells, kind="stable")
-    distinct, starts = _runs(cells[order])
-    return Summary(distinct, np.add.reduceat(weights[order], starts) if starts.size else weights)
+    # Cell and weight in one number, which is sorted several times as fast as a pair.
+    first, packed = grid.first[column], np.empty(values.size, dtype=np.int64)
+    for start in range(0, values.size, _VALUES_AT_ONCE):
+        piece = slice(start, start + _VALUES_AT_ONCE)
+        is_there = ~np.isnan(values[piece])
+        cells = grid.cells_of(np.where(is_there, values[piece], 0.0), column) - first
+        packed[piece] = np.where(is_there, (cells << _WEIGHT_BITS) | weights[piece], 0)
+    packed.sort()
+    packed = packed[np.searchsorted(packed, 1) :]
+    distinct, starts = _runs(packed >> _WEIGHT_BITS)
+    packed &= 2**_WEIGHT_BITS - 1
+    return Summary(distinct + first, np.add.reduceat(packed, starts) if starts.size else packed)
 
 
 def merge(*summaries):

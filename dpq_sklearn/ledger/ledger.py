@@ -11,9 +11,9 @@ from datetime import datetime
 from numbers import Integral
 from typing import NamedTuple
 
-from dpq_sklearn.accounting.budgets import checked_delta, checked_positive
 from dpq_sklearn.accounting.conversions import eps_of_pure, rho_of_approximate_dp, rho_of_pure
 from dpq_sklearn.accounting.losses import Neighbours, PrivacyLoss, best_composition, compose
+from dpq_sklearn.checks import checked_delta, checked_positive
 from dpq_sklearn.ledger import file as ledger_file
 from dpq_sklearn.ledger.file import Caps, LedgerError
 from dpq_sklearn.ledger.views import (

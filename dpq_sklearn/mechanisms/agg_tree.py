@@ -5,6 +5,7 @@ every part's count gets noise. The counts contradict each other until they are m
 which also averages noise away; then a quantile is found by walking down from the root.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,10 @@ class AggregateTree(Defaults):
     def _noise(self, budget, n_counts):
         return CountNoise(budget.part(1 / self.height), n_counts, RECORD_WEIGHT)
 
+    def can_serve(self, quantiles, budget):
+        """Return whether the budget is enough for the noise of all leaves."""
+        return CountNoise.can_serve(budget.part(1 / self.height), self.branching**self.height)
+
     def cost(self, quantiles, budget):
         """Return what `release` costs; Gaussian noise has no finite eps."""
         costs = [
@@ -55,7 +60,9 @@ class AggregateTree(Defaults):
         return np.full(len(quantiles), np.nan)
 
     def typical_error(self, quantiles, budget):
-        """Return the standard deviation of the noise of a count."""
+        """Return the standard deviation of the noise of a leaf's count."""
+        if not self.can_serve(quantiles, budget):
+            return math.inf
         return self._noise(budget, self.branching**self.height).deviation()
 
 
@@ -72,8 +79,8 @@ def tree_counts(ranks, column, height, branching):
 def leaf_edges(n_leaves, n_cells):
     """Return the first cell of each leaf, and `n_cells`."""
     leaves = np.arange(n_leaves + 1)
-    whole, rest = divmod(n_cells, n_leaves)
-    return leaves * whole + leaves * rest // n_leaves
+    width, remainder = divmod(n_cells, n_leaves)
+    return leaves * width + leaves * remainder // n_leaves
 
 
 def consistent(noisy, branching):

@@ -9,8 +9,10 @@ from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
 from dpq_sklearn.mechanisms.protocol import Defaults
 
-# JointExp wins only for fewer quantiles than this, and its time grows with their square.
+# JointExp wins only for fewer quantiles than this.
 FEWEST_ALWAYS_AQ = 16
+# A small budget makes JointExp slow, unlike AQ. This many logarithms take about half a second.
+MOST_LOG_WEIGHTS = 2**20
 # It must promise this much less: unlike AQ it suffers from a wide domain around the data.
 CLEARLY_LESS = 0.95
 
@@ -18,19 +20,20 @@ CLEARLY_LESS = 0.95
 class AutomaticChoice(Defaults):
     """AQ or JointExp for each column."""
 
+    takes_weights = False  # JointExp does not
+
     def __init__(self):
         self._aq, self._joint_exp = ApproximateQuantiles(), JointExponential()
 
     def choice(self, quantiles, budget):
         """Return the mechanism for these quantiles and this budget."""
-        if len(quantiles) < FEWEST_ALWAYS_AQ and budget.unit != "draw":
-            try:
-                error = self._joint_exp.typical_error(quantiles, budget)
-            except ValueError:  # so little budget that JointExp cannot guarantee it
-                return self._aq
-            if error < CLEARLY_LESS * self._aq.typical_error(quantiles, budget):
-                return self._joint_exp
-        return self._aq
+        aq, joint_exp = self._aq, self._joint_exp
+        is_quick = joint_exp.n_log_weights(quantiles, budget) <= MOST_LOG_WEIGHTS
+        if len(quantiles) < FEWEST_ALWAYS_AQ and is_quick:
+            error = joint_exp.typical_error(quantiles, budget)
+            if error < CLEARLY_LESS * aq.typical_error(quantiles, budget):
+                return joint_exp
+        return aq
 
     def release(self, ranks, quantiles, budgets, randomness):
         """Return the cells that the chosen mechanisms release, all columns of one at once.
@@ -44,11 +47,11 @@ class AutomaticChoice(Defaults):
         for mechanism in (self._aq, self._joint_exp):
             columns = [index for index, choice in enumerate(choices) if choice is mechanism]
             if columns:
-                its_quantiles, its_budgets = (
-                    [part[c] for c in columns] for part in (quantiles, budgets)
-                )
                 cells = mechanism.release(
-                    ranks.of_columns(columns), its_quantiles, its_budgets, randomness
+                    ranks.of_columns(columns),
+                    [quantiles[column] for column in columns],
+                    [budgets[column] for column in columns],
+                    randomness,
                 )
                 for column, found in zip(columns, cells, strict=True):
                     released[column] = found

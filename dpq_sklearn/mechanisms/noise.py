@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, ROUNDING, Cost
+from dpq_sklearn.mechanisms.protocol import LARGEST_SHARE_OF_ROUNDING, is_enough
 
 # Less noise than this has outcomes so improbable that a float cannot hold their probability.
 # A larger budget is not spent in full.
@@ -34,7 +35,7 @@ class CountNoise:
         if budget.unit == "eps":
             self._rate = min(budget.before_rounding(n_counts).amount / unit, LARGEST_RATE)
         else:
-            ideal = budget.amount * (1 - ROUNDING) - self._gaussian_errors(budget.amount)
+            ideal = budget.amount * (1 - ROUNDING) - _gaussian_errors(budget.amount, n_counts)
             if not ideal > budget.amount / 2:
                 raise ValueError(
                     f"rho must be larger: {budget.amount:.3g} a feature is too little to be "
@@ -42,15 +43,13 @@ class CountNoise:
                 )
             self._variance = max(unit**2 / (2 * ideal), LEAST_VARIANCE)
 
-    def _gaussian_errors(self, rho):
-        """Return what errors of the probabilities of all noises can add to their rho.
-
-        With a relative error of k in all, k = n_counts * DRAW_ERROR, the divergence of order a
-        grows by at most (2 + 1 / (a - 1)) k. It increases with a, so below a = 1 + t the value at
-        1 + t serves: rho t + (2 + 1 / t) k more than rho. The best t is sqrt(k / rho).
-        """
-        k = self._n_counts * DRAW_ERROR
-        return 2 * math.sqrt(k * rho) + 2 * k
+    @staticmethod
+    def can_serve(budget, n_counts):
+        """Return whether the errors of rounding leave most of the budget."""
+        if budget.unit == "rho":
+            errors = _gaussian_errors(budget.amount, n_counts)
+            return errors < LARGEST_SHARE_OF_ROUNDING * budget.amount
+        return budget.unit == "eps" and is_enough(budget, n_counts)
 
     def draw(self, randomness):
         """Return the noise of all counts: int64."""
@@ -62,7 +61,9 @@ class CountNoise:
         """Return what it costs in eps and in rho."""
         if self._budget.unit == "rho":
             rho = self._unit**2 / (2 * self._variance)
-            return Cost(math.inf, (rho + self._gaussian_errors(rho)) * (1 + ROUNDING / 2))
+            return Cost(
+                math.inf, (rho + _gaussian_errors(rho, self._n_counts)) * (1 + ROUNDING / 2)
+            )
         eps = self._rate * self._unit + 4 * self._n_counts * DRAW_ERROR
         return Cost(eps * (1 + ROUNDING / 2), eps**2 / 2 * (1 + ROUNDING))
 
@@ -72,13 +73,24 @@ class CountNoise:
         return math.sqrt(variance) / self._unit
 
 
+def _gaussian_errors(rho, n_counts):
+    """Return what errors of the probabilities of all Gaussian noises can add to their rho.
+
+    With a relative error of k in all, k = n_counts * DRAW_ERROR, the divergence of order a grows by
+    at most (2 + 1 / (a - 1)) k. It increases with a, so below a = 1 + t the value at 1 + t serves:
+    rho t + (2 + 1 / t) k more than rho. The best t is sqrt(k / rho).
+    """
+    k = n_counts * DRAW_ERROR
+    return 2 * math.sqrt(k * rho) + 2 * k
+
+
 def geometrics(rate, n, randomness):
     """Return `n` independent counts G with P(G >= k) = exp(-rate * k).
 
-    G = high * 2^shift + low with independent parts: `low` has independent bits, bit s set with
-    odds exp(-rate * 2^s), and `high` is geometric with a rate of 1/4 or more. That one is found
-    among the thresholds exp(-rate k), which a uniform number passes with exactly that
-    probability, and started anew (it has no memory) where it passes the last one.
+    G = high * 2^shift + low with independent parts. `low` is below 2^shift, where the
+    probabilities differ by a factor of at most e^(1/2), and `high` is geometric with a rate of 1/4
+    or more. That one is found among the thresholds exp(-rate k), which a uniform number passes
+    with exactly that probability, and started anew (it has no memory) where it passes the last one.
     """
     shift = max(0, math.ceil(math.log2(0.25 / rate)))
     high_rate = math.ldexp(rate, shift)
@@ -91,11 +103,24 @@ def geometrics(rate, n, randomness):
         steps = most - np.searchsorted(thresholds, uniforms, side="right")
         high[unfinished] += steps
         unfinished = unfinished[steps == most]
-    counts = high << shift
-    for bit in range(shift):
-        odds = math.exp(-math.ldexp(rate, bit))
-        counts += (randomness.uniforms(n) < odds / (1 + odds)).astype(np.int64) << bit
-    return counts
+
+    def low_parts(size):
+        words = randomness.words(size) & np.uint64((1 << shift) - 1)
+        proposed = words.astype(np.int64)
+        return proposed, randomness.exponentials(size) > rate * proposed
+
+    return (high << shift) + _kept(low_parts, n)
+
+
+def _kept(propose, n):
+    """Return `n` integers: `propose(size)` gives proposals and whether to keep each of them."""
+    integers = np.empty(n, dtype=np.int64)
+    unfinished = np.arange(n)
+    while unfinished.size:
+        proposed, is_kept = propose(unfinished.size)
+        integers[unfinished[is_kept]] = proposed[is_kept]
+        unfinished = unfinished[~is_kept]
+    return integers
 
 
 def discrete_laplace(rate, n, randomness):
@@ -110,12 +135,10 @@ def discrete_gaussian(variance, n, randomness):
     3). Acceptance compares an exponential with its exponent, so no value is out of reach.
     """
     width = math.floor(math.sqrt(variance)) + 1
-    noise = np.empty(n, dtype=np.int64)
-    unfinished = np.arange(n)
-    while unfinished.size:
-        proposed = discrete_laplace(1 / width, unfinished.size, randomness)
+
+    def proposals(size):
+        proposed = discrete_laplace(1 / width, size, randomness)
         exponents = (np.abs(proposed) - variance / width) ** 2 / (2 * variance)
-        accepted = randomness.exponentials(unfinished.size) > exponents
-        noise[unfinished[accepted]] = proposed[accepted]
-        unfinished = unfinished[~accepted]
-    return noise
+        return proposed, randomness.exponentials(size) > exponents
+
+    return _kept(proposals, n)
