@@ -12,7 +12,9 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, xlogy
 
-NEIGHBOURS = "add or remove one row"
+# Which datasets are neighbours. The costs of the two kinds do not add up.
+ROWS = "add or remove one row"
+PEOPLE = "add or remove one person (all rows of a group)"
 
 # Every outcome of a draw has its right probability up to a factor of e^(+-DRAW_ERROR): see
 # docs/privacy.md. The ratio of two datasets' probabilities then moves by at most twice that, and
@@ -34,10 +36,15 @@ class PrivacyLoss:
         The release is rho-zero-concentrated differentially private; infinite if nothing better
         is known.
     neighbours : str
-        Which datasets count as neighbours.
+        Which datasets count as neighbours: `ROWS` or `PEOPLE`.
     os_randomness : bool
         Whether the noise came from the operating system's generator. With a seed the promise
         holds only against those who do not know the seed.
+    pure_eps : float or None
+        The release is also (pure_eps, 0)-DP. With ``delta=0`` that is `eps`; otherwise None says
+        that nothing is known, and becomes infinity.
+    account : str or None
+        In words, by which composition the cost was worked out.
 
     Examples
     --------
@@ -50,21 +57,27 @@ class PrivacyLoss:
     eps: float
     delta: float
     rho: float
-    neighbours: str = NEIGHBOURS
+    neighbours: str = ROWS
     os_randomness: bool = True
+    pure_eps: float | None = None
+    account: str | None = None
 
     def __post_init__(self):
+        known = math.inf if self.pure_eps is None else self.pure_eps
+        object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else known)
         if not self.eps >= 0 or not 0 <= self.delta < 1 or not self.rho >= 0:
             raise ValueError(
                 "PrivacyLoss needs eps >= 0, 0 <= delta < 1 and rho >= 0, got "
                 f"eps={self.eps!r}, delta={self.delta!r}, rho={self.rho!r}."
             )
+        if self.neighbours not in (ROWS, PEOPLE):
+            raise ValueError(f"neighbours must be {ROWS!r} or {PEOPLE!r}, got {self.neighbours!r}.")
 
     def eps_at(self, delta):
         """Return the smallest eps known for which the release is (eps, `delta`)-DP."""
         delta = checked_delta(delta)
-        from_rho = eps_of_zcdp(self.rho, delta)
-        return min(self.eps, from_rho) if delta >= self.delta else from_rho
+        without_own_delta = min(self.pure_eps, eps_of_zcdp(self.rho, delta))
+        return min(self.eps, without_own_delta) if delta >= self.delta else without_own_delta
 
 
 def compose(losses):
@@ -75,25 +88,44 @@ def compose(losses):
         delta=min(math.fsum(loss.delta for loss in losses), math.nextafter(1.0, 0.0)),
         rho=math.fsum(loss.rho for loss in losses),
         os_randomness=all(loss.os_randomness for loss in losses),
+        pure_eps=math.fsum(loss.pure_eps for loss in losses),
     )
 
 
-def best_composition(releases, delta=None):
+def best_composition(releases, delta=None, cap=None):
     """Return the cost of several releases on the same rows, stated at `delta` if one is given.
 
     The sum of pure eps is one bound, the sum of rho converted at `delta` another; the smaller
     one counts. That stays valid when the choice of a release depends on the outcomes of earlier
     ones: a sequence of outcomes that ends within a sum of pure eps has a likelihood ratio of at
     most e^eps, and all others end within the rho of a zCDP filter (Whitehouse et al. 2023), so
-    only these need the delta. A sum of (eps, delta) with delta > 0 would need another delta on
-    top: such releases count by their rho alone.
+    only these need the delta. Sums of (eps, delta) would need another delta on top, unless no
+    sequence can end within the `cap` on eps by the two other bounds: see `counts_by_sums`.
     """
+    releases = list(releases)
     total = compose(releases)
-    if delta is None:
+    if delta is None or counts_by_sums(releases, delta, cap):
         return total
-    if total.delta == 0 and (delta == 0 or total.eps <= eps_of_zcdp(total.rho, delta)):
-        return total
-    return replace(total, eps=eps_of_zcdp(total.rho, delta), delta=delta)
+    from_rho = eps_of_zcdp(total.rho, delta)
+    if total.pure_eps <= from_rho:
+        return replace(total, eps=total.pure_eps, delta=0.0)
+    return replace(total, eps=from_rho, delta=delta)
+
+
+def counts_by_sums(releases, delta, cap):
+    """Return whether eps and delta of the releases add up (basic composition) under a `cap`.
+
+    The first release decides, for it depends on no outcome. If its pure eps and its rho both
+    exceed the cap, they do so in every sequence that starts with it, so `delta` is all theirs
+    whose eps and delta add up to at most the cap and `delta` (Rogers et al. 2016: basic
+    composition is a valid filter).
+    """
+    if cap is None or delta is None or not releases:
+        return False
+    first, total_delta = releases[0], math.fsum(release.delta for release in releases)
+    if total_delta > delta * (1 + 2.0**-40):  # parts of delta are not exact in binary
+        return False
+    return first.pure_eps > cap and eps_of_zcdp(first.rho, delta) > cap
 
 
 def rho_of_pure(eps):

@@ -12,7 +12,7 @@ from numbers import Integral
 from typing import NamedTuple
 
 from dpq_sklearn.accounting import (
-    NEIGHBOURS,
+    ROWS,
     PrivacyLoss,
     best_composition,
     checked_delta,
@@ -136,7 +136,7 @@ class PrivacyLedger:
         self._path = _checked_path(path, "path")
         caps = _checked_caps(eps, delta, rho)
         if not os.path.lexists(self._path):
-            ledger_file.create(self._path, caps, NEIGHBOURS)
+            ledger_file.create(self._path, caps, ROWS)
         contents = ledger_file.read(self._path)
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(
