@@ -23,6 +23,7 @@ READING_ORDER = [
     "mechanisms.joint_exp",
     "mechanisms.auto",
     "ledger.file",
+    "ledger.memory",
     "ledger.views",
     "ledger.ledger",
     "data.columns",
