@@ -6,18 +6,20 @@ in logs: a scalar is printed as it is, anything else by its type.
 
 import math
 from numbers import Number, Real
+from os import PathLike
 
 import numpy as np
 
-_LONGEST_TEXT = 60
+_LONGEST_TEXT = 200
 
 
 def shown(value):
     """Return a scalar or a short text as it is written, of other things the type and shape."""
     if value is None or isinstance(value, (Number, bool)) or getattr(value, "shape", None) == ():
         return repr(value)
-    if isinstance(value, str):
-        return repr(value if len(value) <= _LONGEST_TEXT else value[:_LONGEST_TEXT] + "...")
+    if isinstance(value, (str, PathLike)):
+        text = repr(value)
+        return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
     name = type(value).__name__
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):

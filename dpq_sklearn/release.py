@@ -21,7 +21,7 @@ from dpq_sklearn.accounting.budgets import (
     feature_shares,
 )
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
-from dpq_sklearn.accounting.losses import Neighbours, PrivacyLoss
+from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss
 from dpq_sklearn.decimals import shortest_decimals
 from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
 from dpq_sklearn.engine.random import Randomness, make_randomness
@@ -117,7 +117,7 @@ def plan_release(
     weights=None,
     resolution=FULL_RESOLUTION,
     with_count=False,
-    neighbours=Neighbours.ROWS,
+    neighbours=ROWS,
     adds_up=False,
 ):
     """Return the plan for columns with these ascending distinct quantiles and checked bounds.
@@ -207,7 +207,7 @@ def plan_automatically(finenesses, **request):
     return replace(plans[0], loss=replace(losses[0], **worst), finer_plans=tuple(plans[1:]))
 
 
-def plan_counts(n_counts, *, eps, delta, rho, neighbours=Neighbours.ROWS):
+def plan_counts(n_counts, *, eps, delta, rho, neighbours=ROWS):
     """Return the plan for counts of which one record changes one, with the least noise."""
     eps, delta, rho = checked_request(eps, delta, rho)
     if rho is not None:
@@ -235,7 +235,7 @@ def _shared(budget, shares):
 
 def neighbours_of(groups):
     """Return which datasets are neighbours: with groups those that differ by one person."""
-    return Neighbours.ROWS if groups is None else Neighbours.PEOPLE
+    return ROWS if groups is None else PEOPLE
 
 
 @dataclass(frozen=True)

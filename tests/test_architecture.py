@@ -30,6 +30,7 @@ READING_ORDER = [
     "mechanisms.auto",
     "mechanisms.registry",
     "ledger.file",
+    "ledger.memory",
     "ledger.views",
     "ledger.ledger",
     "quality",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpq_sklearn import dp_quantiles
-from dpq_sklearn.accounting import Budget
+from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import BoundedGrid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import SortedColumn

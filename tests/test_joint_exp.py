@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpq_sklearn.accounting import Budget
+from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import BoundedGrid, UnboundedGrid
 from dpq_sklearn.engine.random import SeededRandomness, SystemRandomness
 from dpq_sklearn.engine.ranks import CellCounts, SortedColumn

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq_sklearn.accounting import Budget
+from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine import summaries as summaries_module
 from dpq_sklearn.engine.grid import BoundedGrid, UnboundedGrid
 from dpq_sklearn.engine.summaries import (

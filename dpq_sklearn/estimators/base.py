@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpq_sklearn.accounting.budgets import checked_request
-from dpq_sklearn.accounting.losses import Neighbours
+from dpq_sklearn.accounting.losses import ROWS
 from dpq_sklearn.checks import shown
 from dpq_sklearn.data.columns import checked_table, stand_in
 from dpq_sklearn.data.groups import checked_groups
@@ -79,10 +79,6 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     def _set_quantiles(self, released):
         """Set the fitted attributes from a `Release`."""
-        raise NotImplementedError
-
-    def _detail(self):
-        """Return in words what a fit releases of a feature, for the ledger."""
         raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -212,7 +208,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             self.random_state,
             what=f"{type(self).__name__}.{method}",
             columns=draft.n_features_in_ if names is None else names,
-            detail=self._detail(),
+            detail=f"{self._count_parameter}={getattr(self, self._count_parameter)}",
         )
         self._forget()
         released = release(paid, source)
@@ -301,9 +297,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         n_features,
         feature_names=None,
         default_resolution=FULL_RESOLUTION,
-        neighbours=Neighbours.ROWS,
+        neighbours=ROWS,
     ):
-        if getattr(self, self._count_parameter) == "auto":
+        if isinstance(getattr(self, self._count_parameter), str):  # "auto"
             candidates = [[tuple(np.arange(1, n) / n)] * n_features for n in self._auto_bins]
         else:
             candidates = [self._quantiles_of_features(n_features, feature_names)]

@@ -168,9 +168,6 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _private_edges(self):
         return [edges[1:-1] for edges in self.bin_edges_]
 
-    def _detail(self):
-        return f"n_bins={self.n_bins}"
-
     def transform(self, X):
         """Put each value into its bin.
 

@@ -167,9 +167,6 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
         return [q] * n_features
 
-    def _detail(self):
-        return f"n_quantiles={self.n_quantiles}"
-
     def transform(self, X):
         """Map each value to its private quantile.
 
