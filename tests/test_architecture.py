@@ -16,6 +16,7 @@ READING_ORDER = [
     "engine.summaries",
     "engine.exponential",
     "accounting",
+    "composition",
     "mechanisms.noise",
     "mechanisms.aq",
     "mechanisms.ind_exp",
