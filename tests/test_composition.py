@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpq_sklearn.accounting import nonadaptive_delta, rho_of_approximate_dp
-from dpq_sklearn.composition import (
+from dpq_sklearn.accounting.composition import (
     GREATEST_EPS,
     LONGEST,
     _after_draw,

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chisquare
 
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.accounting.composition import nonadaptive_delta, nonadaptive_eps
+from dpq_sklearn.mechanisms.ind_exp import nonadaptive_delta, nonadaptive_eps
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
 from dpq_sklearn.engine.grid import UnboundedGrid
 from dpq_sklearn.engine.random import SeededRandomness, SystemRandomness
