@@ -54,10 +54,10 @@ for n_rows, eps in ((200, 0.2), (2_000, 1.0)):
         print(f"{name:12} " + ",  ".join(cells))
 
 # %%
-# Right: with many rows bounds make no difference. Left: few rows and a small eps, as a table of 200
-# rows has if five features share ``eps=1``. There, tight bounds help: give them if they are publicly
-# known. Bounds that are far too wide are mostly worse than none. So are wrong ones, since values
-# outside are clipped, and bounds taken from the data would not be private.
+# Right: with many rows bounds make no difference. Left: few rows and a small eps, as in a table of
+# 200 rows in which five features share ``eps=1``. There, tight bounds help: give them if they are
+# publicly known. Bounds that are far too wide are mostly worse than none. So are wrong ones, since
+# values outside are clipped, and bounds taken from the data would not be private.
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
 places = np.arange(len(columns))
 for ax, (setting, found) in zip(axes, errors.items(), strict=True):
