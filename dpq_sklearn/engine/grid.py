@@ -34,6 +34,7 @@ MOST_OF_A_DECADE, MOST_OF_A_COLUMN = 1 / 200, 1 / 4000
 _CELLS_BETWEEN = 100
 
 _STEPS_PER_OCTAVE = 2**52  # floats in an octave
+_LARGEST_BITS = np.array(np.finfo(np.float64).max).view(np.int64)  # an edge is never infinite
 # Without bounds the scale is logarithmic from 2^-10 to 2^64, which holds every 64-bit integer.
 _SMALLEST_EXPONENT, _LARGEST_EXPONENT = -10, 64
 # With bounds it is logarithmic over the largest octaves below the larger bound.
@@ -128,12 +129,15 @@ class Grid:
         is_tiny = magnitudes < self._smallest[columns]
         if is_tiny.any():
             of_smallest = np.where(is_tiny, values, 0.0) / self._smallest[columns]
-            steps[is_tiny] = np.floor(of_smallest[is_tiny] * _STEPS_PER_OCTAVE)
+            whole = np.floor(of_smallest[is_tiny] * _STEPS_PER_OCTAVE)
+            # A negative number stays below zero, also if the quotient is too small for a float.
+            steps[is_tiny] = np.where(values[is_tiny] < 0, np.minimum(whole, -1), whole)
         return steps
 
     def _values_at(self, steps, columns):
-        magnitudes = np.abs(steps)
-        bits = magnitudes + self._bits_at_zero[columns]
+        bits_at_zero = self._bits_at_zero[columns]
+        magnitudes = np.minimum(np.abs(steps), _LARGEST_BITS - bits_at_zero)
+        bits = magnitudes + bits_at_zero
         tiny = magnitudes * (self._smallest[columns] / _STEPS_PER_OCTAVE)
         values = np.where(magnitudes < _STEPS_PER_OCTAVE, tiny, bits.view(np.float64))
         return np.copysign(values, steps)
@@ -222,7 +226,7 @@ class Grid:
 
     def _digits_behind(self, decades, columns):
         """Return by which power of ten the numbers of a decade become whole."""
-        return self._n_digits[columns] - 1 - self._first_decade[columns] - decades
+        return np.maximum(self._n_digits, 1)[columns] - 1 - self._first_decade[columns] - decades
 
     @cached_property
     def _first_decade(self):
