@@ -11,8 +11,8 @@ import numpy as np
 from dpq_sklearn.data.columns import fill_columns, read_column, read_matrix, readable_columns
 from dpq_sklearn.data.groups import weights_of_rows
 from dpq_sklearn.data.threads import Progress, blocks_of_columns, in_threads
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
-from dpq_sklearn.engine.summaries import SummaryBuilder, summarize
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns, WeightedColumns
+from dpq_sklearn.engine.summaries import SummaryBuilder, sort_weighted
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,19 @@ class Table:
 
 def _records(values, grid, groups, n_jobs):
     """Return the records of columns, the rows of `values`, which are overwritten."""
-    if groups is None:
+    n_columns, n_rows = values.shape
+    if groups is None or n_rows == 0:
         _for_blocks(lambda block: values[block].sort(axis=1), values, n_jobs)
-        return Records(SortedColumns(values, grid), values.shape[1])
+        return Records(SortedColumns(values, grid), n_rows)
     weights, n_people = weights_of_rows(groups)
-    columns = list(range(len(values)))
-    summaries = in_threads(lambda j: summarize(values[j], grid, j, weights), columns, n_jobs)
-    return Records(CellWeights(summaries, grid), n_people)
+    cells, below = values.view(np.int64), np.zeros((n_columns, n_rows + 1), dtype=np.int64)
+
+    def sort(column):
+        in_order = sort_weighted(values[column], weights, grid, column, cells[column])
+        np.cumsum(in_order, out=below[column, 1:])
+
+    in_threads(sort, range(n_columns), n_jobs)
+    return Records(WeightedColumns(cells, below, grid), n_people)
 
 
 def _for_blocks(function, values, n_jobs):
