@@ -7,7 +7,8 @@ import numpy as np
 from dpq_sklearn.checks import checked_bounds, shown
 from dpq_sklearn.data.columns import checked_column
 from dpq_sklearn.data.groups import checked_groups
-from dpq_sklearn.data.sources import Column, Histogram, Rows
+from dpq_sklearn.data.sources import Column, Histogram, Rows, n_rows
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.release import neighbours_of, pay, plan_counts, plan_release, release
 
 
@@ -213,12 +214,13 @@ def dp_count(
     >>> dp_count(np.zeros(1000), eps=1.0, random_state=0)
     1000
     """
-    if not hasattr(x, "__len__"):
-        raise ValueError(f"x must be a column or a table, got {shown(x)}.")
-    groups = None if groups is None else checked_groups(groups, len(x))
     plan = plan_counts(1, eps=eps, delta=delta, rho=rho, neighbours=neighbours_of(groups))
+    is_text_or_dict = isinstance(x, (str, bytes, dict))
+    if not hasattr(x, "__len__") or is_text_or_dict or getattr(x, "shape", None) == ():
+        raise ValueError(f"x must be a column or a table, got an object of {type(x).__name__}.")
+    groups = None if groups is None else checked_groups(groups, n_rows(x))
     paid = pay(plan, ledger, random_state, what="dp_count", columns=None, detail="1 count")
-    count = int(release(paid, Rows(len(x), groups))[0])
+    count = int(release(paid, Rows(x, groups))[0])
     return (count, paid.plan.loss) if return_privacy else count
 
 
@@ -271,11 +273,16 @@ def dp_histogram(
     >>> ages = np.random.default_rng(0).normal(40, 12, size=20_000)
     >>> counts, edges = dp_histogram(ages, [0, 20, 40, 60, 80], eps=1.0, random_state=0)
     >>> counts
-    array([ 955, 8975, 9137,  908])
+    array([ 906, 9125, 9029,  927])
     """
     edges = _checked_edges(bins)
     plan = plan_counts(
-        edges.size - 1, eps=eps, delta=delta, rho=rho, neighbours=neighbours_of(groups)
+        edges.size - 1,
+        eps=eps,
+        delta=delta,
+        rho=rho,
+        parts=1 if groups is None else RECORD_WEIGHT,
+        neighbours=neighbours_of(groups),
     )
     x, groups = _checked_rows(x, groups)
     facts = {"what": "dp_histogram", "columns": 1, "detail": f"{edges.size - 1} bins"}
@@ -297,9 +304,13 @@ def _checked_edges(bins):
         is_valid = edges.dtype.kind in "iuf" and edges.ndim == 1 and edges.size >= 2
     except ValueError:
         is_valid = False
-    if not is_valid or not np.isfinite(edges).all() or not np.all(np.diff(edges) > 0):
+    if is_valid:
+        with np.errstate(all="ignore"):
+            edges = edges.astype(np.float64)
+        is_valid = np.isfinite(edges).all() and np.all(edges[1:] > edges[:-1])
+    if not is_valid:
         raise ValueError(f"bins must be two or more ascending finite edges, got {shown(bins)}.")
-    return edges.astype(np.float64)
+    return edges
 
 
 def checked_quantiles(q):

@@ -82,18 +82,20 @@ class ReleasePlan:
 
 @dataclass(frozen=True)
 class CountPlan:
-    """Counts with noise, of which one record changes one by at most 1."""
+    """Counts with noise, of which one record changes one by at most 1.
 
-    n_counts: int
-    budget: Budget
+    Counts are whole numbers of parts of a record: `parts` is 1, or more if rows share a record.
+    """
+
+    noise: CountNoise
+    parts: int
     loss: PrivacyLoss
     grid: None = None
 
-    def draw(self, records, randomness):
-        """Return the counts, which may be negative: integers, or floats if rows share a weight."""
-        noise = CountNoise(self.budget, self.n_counts, records.unit).draw(randomness)
-        noisy = records.counts + noise
-        return noisy if records.unit == 1 else noisy / records.unit
+    def draw(self, counts, randomness):
+        """Return the counts, which may be negative: integers, or floats if rows share a record."""
+        noisy = counts + self.noise.draw(randomness)
+        return noisy if self.parts == 1 else noisy / self.parts
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def plan_release(
     Releases that are added up later (`adds_up`, in a ledger) do without optimal composition: it
     buys accuracy at one delta with more rho.
     """
-    engine = checked_mechanism(mechanism)
+    engine = checked_mechanism(mechanism, with_groups=neighbours is PEOPLE)
     eps, delta, rho = checked_request(eps, delta, rho)
     quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
     shares = feature_shares(len(quantiles), weights)
@@ -207,7 +209,7 @@ def plan_automatically(finenesses, **request):
     return replace(plans[0], loss=replace(losses[0], **worst), finer_plans=tuple(plans[1:]))
 
 
-def plan_counts(n_counts, *, eps, delta, rho, neighbours=ROWS):
+def plan_counts(n_counts, *, eps, delta, rho, parts=1, neighbours=ROWS):
     """Return the plan for counts of which one record changes one, with the least noise."""
     eps, delta, rho = checked_request(eps, delta, rho)
     if rho is not None:
@@ -216,8 +218,9 @@ def plan_counts(n_counts, *, eps, delta, rho, neighbours=ROWS):
         budgets = [Budget(eps, "eps")]
         if delta > 0:
             budgets.append(Budget(rho_of_approximate_dp(eps, delta), "rho"))
-    budget = min(budgets, key=lambda budget: CountNoise(budget, n_counts).deviation())
-    cost = CountNoise(budget, n_counts).cost()
+    noises = [CountNoise(budget, n_counts, parts) for budget in budgets]
+    noise, budget = min(zip(noises, budgets, strict=True), key=lambda pair: pair[0].deviation())
+    cost = noise.cost()
     loss = PrivacyLoss(
         eps=cost.eps if eps is None else eps,
         delta=delta if budget.unit == "rho" and rho is None else 0.0,
@@ -226,7 +229,7 @@ def plan_counts(n_counts, *, eps, delta, rho, neighbours=ROWS):
         neighbours=neighbours,
         account="zCDP" if budget.unit == "rho" else "sum of eps",
     )
-    return CountPlan(n_counts, budget, loss)
+    return CountPlan(noise, parts, loss)
 
 
 def _shared(budget, shares):

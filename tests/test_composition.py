@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpq_sklearn.accounting import nonadaptive_delta, rho_of_approximate_dp
 from dpq_sklearn.accounting.composition import (
     GREATEST_EPS,
     LONGEST,
@@ -20,6 +19,8 @@ from dpq_sklearn.accounting.composition import (
     adaptive_delta,
     largest_scale,
 )
+from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
+from dpq_sklearn.mechanisms.ind_exp import nonadaptive_delta
 
 
 def chance_of_t(t, eps):

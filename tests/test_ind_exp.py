@@ -8,12 +8,16 @@ import pytest
 from scipy.stats import chisquare
 
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.mechanisms.ind_exp import nonadaptive_delta, nonadaptive_eps
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
 from dpq_sklearn.engine.grid import UnboundedGrid
 from dpq_sklearn.engine.random import SeededRandomness, SystemRandomness
 from dpq_sklearn.engine.ranks import SortedColumn
-from dpq_sklearn.mechanisms.ind_exp import MOST_DRAWS_COMPOSED, IndependentExponential
+from dpq_sklearn.mechanisms.ind_exp import (
+    MOST_DRAWS_COMPOSED,
+    IndependentExponential,
+    nonadaptive_delta,
+    nonadaptive_eps,
+)
 from tests.enumeration import (
     cell_distribution,
     column_of,

@@ -7,12 +7,13 @@ release calls `read` once, when its price is paid.
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from dpq_sklearn.data.columns import fill_columns, read_column, read_matrix, readable_columns
 from dpq_sklearn.data.groups import weights_of_rows
 from dpq_sklearn.data.threads import Progress, blocks_of_columns, in_threads
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
-from dpq_sklearn.engine.summaries import SummaryBuilder, summarize
+from dpq_sklearn.engine.ranks import CellWeights, SortedColumns, WeightedColumns
+from dpq_sklearn.engine.summaries import SummaryBuilder, sort_weighted
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,6 @@ class Records:
 
     ranks: object
     n_rows: int
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a source of counts reads: whole numbers, of which one record changes one by `unit`."""
-
-    counts: np.ndarray
-    unit: int
 
 
 @dataclass(frozen=True)
@@ -62,13 +55,19 @@ class Table:
 
 def _records(values, grid, groups, n_jobs):
     """Return the records of columns, the rows of `values`, which are overwritten."""
-    if groups is None:
+    n_columns, n_rows = values.shape
+    if groups is None or n_rows == 0:
         _for_blocks(lambda block: values[block].sort(axis=1), values, n_jobs)
-        return Records(SortedColumns(values, grid), values.shape[1])
+        return Records(SortedColumns(values, grid), n_rows)
     weights, n_people = weights_of_rows(groups)
-    columns = list(range(len(values)))
-    summaries = in_threads(lambda j: summarize(values[j], grid, j, weights), columns, n_jobs)
-    return Records(CellWeights(summaries, grid), n_people)
+    cells, below = values.view(np.int64), np.zeros((n_columns, n_rows + 1), dtype=np.int64)
+
+    def sort(column):
+        in_order = sort_weighted(values[column], weights, grid, column, cells[column])
+        np.cumsum(in_order, out=below[column, 1:])
+
+    in_threads(sort, range(n_columns), n_jobs)
+    return Records(WeightedColumns(cells, below, grid), n_people)
 
 
 def _for_blocks(function, values, n_jobs):
@@ -77,37 +76,34 @@ def _for_blocks(function, values, n_jobs):
 
 @dataclass(frozen=True)
 class Rows:
-    """The number of rows, or of people."""
+    """The rows of a column or table, and whose they are, to be counted."""
 
-    n_rows: int
+    x: object
     groups: object = None
 
     def read(self, grid):
-        """Return one count."""
-        n_rows = self.n_rows if self.groups is None else weights_of_rows(self.groups)[1]
-        return Counts(np.array([n_rows]), 1)
+        """Return one count: of the rows, or of the people."""
+        n_records = n_rows(self.x) if self.groups is None else weights_of_rows(self.groups)[1]
+        return np.array([n_records])
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """One checked column, counted between ascending edges."""
+    """One checked column, counted between ascending edges, and whose rows they are."""
 
     x: object
     edges: np.ndarray
     groups: object = None
 
     def read(self, grid):
-        """Return the rows, or the people's weight, in each bin."""
-        values = read_column(self.x, "x")
+        """Return the rows in each bin, or with groups their weight."""
+        values, n_bins = read_column(self.x, "x"), self.edges.size - 1
         bins = np.searchsorted(self.edges, values, side="right") - 1
         bins[values == self.edges[-1]] -= 1  # the last bin has both of its ends
-        is_inside = (bins >= 0) & (bins < self.edges.size - 1) & ~np.isnan(values)
-        weights, unit = None, 1
-        if self.groups is not None:
-            weights, unit = weights_of_rows(self.groups)[0][is_inside], RECORD_WEIGHT
-        counts = np.zeros(self.edges.size - 1, dtype=np.int64)
-        np.add.at(counts, bins[is_inside], 1 if weights is None else weights)
-        return Counts(counts, unit)
+        is_inside = (bins >= 0) & (bins < n_bins)  # NaN are sorted behind the last edge
+        weights = None if self.groups is None else weights_of_rows(self.groups)[0][is_inside]
+        # Sums of weights are whole numbers below 2^53, which floats hold exactly.
+        return np.bincount(bins[is_inside], weights, minlength=n_bins).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -145,6 +141,11 @@ class Batches:
         _for_blocks(add, X.T, self.n_jobs)
         self.progress.advance(X.shape[0])
         return n_records
+
+
+def n_rows(x):
+    """Return the number of rows of a column or a table."""
+    return x.shape[0] if sparse.issparse(x) else len(x)
 
 
 def at_least_one(n_rows):

@@ -2,7 +2,7 @@
 
 import warnings
 from copy import copy
-from itertools import chain, islice, repeat
+from itertools import chain, islice, repeat, zip_longest
 from numbers import Integral, Real
 from os import PathLike
 
@@ -182,12 +182,16 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     def _checked_batches(self, batches, groups):
         """Yield each batch as a checked table with its groups, or None."""
-        groups = repeat(None) if groups is None else chain(groups, repeat(_NO_MORE))
-        for number, (batch, labels) in enumerate(zip(batches, groups, strict=False)):
-            if labels is _NO_MORE:
+        pairs = zip(batches, repeat(None), strict=False)
+        is_paired = True
+        if groups is not None:
+            pairs = zip_longest(batches, groups, fillvalue=_NO_MORE)
+            is_paired = len({len(x) for x in (batches, groups) if hasattr(x, "__len__")}) < 2
+        for number, (batch, labels) in enumerate(pairs):
+            if not is_paired or batch is _NO_MORE or labels is _NO_MORE:
                 raise ValueError("groups must have one column of labels for each batch.")
             X = self._checked_table(batch, reset=number == 0, least=0)
-            yield X, None if labels is None else checked_groups(labels, X.shape[0])
+            yield X, None if groups is None else checked_groups(labels, X.shape[0])
 
     def _check_request(self):
         """Raise for a budget or a random state that cannot be, before anything is looked at."""
