@@ -52,7 +52,7 @@ def summaries_of(X, grids):
         columns = [_delayed_counts(X.to_delayed(), grids, 0)]
     else:
         blocks = X.to_delayed().T  # one row of blocks for each block of columns
-        ends = np.cumsum((0, *X.chunks[1]))
+        ends = np.cumsum((0, *X.chunks[1])).tolist()
         columns = [
             _delayed_counts(part, grids[first:last], first)
             for part, first, last in zip(blocks, ends[:-1], ends[1:], strict=True)
