@@ -242,6 +242,32 @@ def test_floats_are_not_copied(X):
     assert column.dtype == np.float64 and not np.shares_memory(column, X)
 
 
+@pytest.mark.parametrize(
+    "X",
+    [
+        pl.DataFrame({"a": [None, None]}),
+        pa.table({"a": pa.nulls(2)}),
+        pd.DataFrame({"a": [None, None]}),
+        np.ma.masked_all((2, 1), dtype=object),
+    ],
+    ids=lambda X: type(X).__module__,
+)
+def test_columns_of_nothing_but_missing_values_are_read(X):
+    assert np.isnan(matrix_of(X)).tolist() == [[True], [True]]
+
+
+@pytest.mark.skipif(not hasattr(pl, "Int128"), reason="this polars has no such integers")
+def test_integers_that_numpy_has_not_are_read():
+    X = pl.DataFrame({"a": pl.Series([10**30, None], dtype=pl.Int128)})
+    assert matrix_of(X)[0, 0] == 1e30
+
+
+def test_tables_may_be_wide_or_without_columns():
+    for X in (np.ones((2, 200)), pd.DataFrame(np.ones((2, 200))), pl.DataFrame(np.ones((2, 200)))):
+        assert np.array_equal(matrix_of(X), np.ones((2, 200)))
+    assert matrix_of(pd.DataFrame(index=[0, 1])).shape == (2, 0)
+
+
 def test_mixed_real_dtypes_become_float64():
     X = pd.DataFrame({"flag": [True, False], "count": [1, 2], "small": np.float32([0.5, 1.5])})
     assert matrix_of(X).dtype == np.float64
@@ -302,6 +328,7 @@ STRANGE = [
     NOW - NOW,
     np.datetime64("2020-02-02"),
     np.timedelta64(31337, "s"),
+    np.timedelta64(31337, "ns"),
     pd.Timestamp(NOW),
     pd.Timedelta(1),
     {SECRET: 1},
@@ -355,6 +382,14 @@ def test_no_frame_below_the_public_method_holds_data_when_a_read_fails(method, c
     assert len(frames) > 2
     for frame in frames[1:]:
         assert not [name for name, value in frame.f_locals.items() if holds(value, X)]
+
+
+def test_the_frame_that_raises_holds_no_data():
+    X = checked_table([[1.0, SECRET]])
+    with pytest.raises(TypeError) as caught:
+        read_matrix(X)
+    _, frame = frames_of(caught.value)
+    assert frame.f_locals.keys() == {"matrix"} and not holds(frame.f_locals["matrix"], X)
 
 
 def test_no_frame_below_dp_quantiles_holds_data_when_a_read_fails():
