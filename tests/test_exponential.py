@@ -359,6 +359,32 @@ def test_ties_do_not_make_many_rounds(counts, eps, is_leaf, monkeypatch):
     assert len(rounds) < 10 * 50
 
 
+def conspiracy(near, far, is_leaf):
+    """A node whose acceptance is as bad as data can make it, with eta = 1/20 a record.
+
+    The target is in an atom. The records between two look-ups are in cells side by side, and all
+    the rest of the number line lies just before the second one.
+    """
+    n_side, n_near = 20_000, int(20 * near) - 2
+    n_between = int(20 * (far - near)) + 1
+    cells = [10**11, *range(10**11 + 1, 10**11 + 1 + n_between), 5 * 10**11]
+    counts = [n_side + n_near, *[1] * n_between, n_side - n_near - n_between]
+    ranks = weights_of_records(zip(cells, counts, strict=True))
+    return ranks, whole_node(ranks, 0.5, 0.05, is_leaf)
+
+
+@pytest.mark.parametrize("is_leaf", [False, True])
+@pytest.mark.parametrize("side", [*itertools.pairwise(exponential_module._AHEAD[7:])], ids=str)
+def test_no_data_make_very_many_rounds(side, is_leaf, monkeypatch):
+    """The sum of the bounds over that of the weights is the mean number of rounds."""
+    ranks, node = conspiracy(*side, is_leaf)
+    scores = Scores.of(node, ranks.grid.positions_per_cell)
+    bounds = node_runs(ranks, node, scores).weights.sum()
+    monkeypatch.setattr(exponential_module, "_LOOK_UPS", np.arange(-60, 60, 0.02))
+    weights = node_runs(ranks, node, scores).weights.sum()
+    assert 1.0 < bounds / weights < 200
+
+
 def test_work_of_a_node_depends_neither_on_the_records_nor_on_the_budget():
     for n, eps in itertools.product((10**4, 10**6), (1e-9, 1e-3, 0.5, 30.0)):
         ranks = CellWeights(
