@@ -30,13 +30,19 @@ class IndependentExponential(Defaults):
         result of another, so the optimal composition of non-adaptive exponential mechanisms
         applies as well (`composed_budgets`). Sorting the results is post-processing.
         """
+        positions, _ = draw(ranks, self.nodes(ranks, quantiles, budgets), randomness)
+        cells = positions // ranks.grid.positions_per_cell
+        return list(map(np.sort, np.split(cells, np.cumsum([len(q) for q in quantiles])[:-1])))
+
+    def nodes(self, ranks, quantiles, budgets):
+        """Return a node for each quantile of each column; all are leaves over the whole column."""
         grid, per_cell = ranks.grid, ranks.grid.positions_per_cell
         sizes = [len(q) for q in quantiles]
         column = np.repeat(np.arange(len(sizes)), sizes)
         eps = np.repeat(list(map(self._eps_of_draw, quantiles, budgets)), sizes)
         first, last = grid.first[column], grid.end[column] - 1
         is_open = grid.is_open_low[column], grid.is_open_high[column]
-        nodes = Nodes(
+        return Nodes(
             column=column,
             lo=per_cell * first,
             hi=per_cell * last + per_cell - 1,
@@ -49,8 +55,6 @@ class IndependentExponential(Defaults):
                 grid, column, first, last, np.where(is_open[0], last, first), *is_open
             ),
         )
-        positions, _ = draw(ranks, nodes, randomness)
-        return [np.sort(cells) for cells in np.split(positions // per_cell, np.cumsum(sizes)[:-1])]
 
     def cost(self, quantiles, budget):
         """Return what `release` costs: all draws, for every record."""
