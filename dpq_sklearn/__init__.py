@@ -9,7 +9,7 @@ from dpq_sklearn.planning.bounds import rank_error_bound
 from dpq_sklearn.planning.expected_error import expected_rank_error, suggest_n_bins
 from dpq_sklearn.planning.search import plan_search
 from dpq_sklearn.quality import PrivacyNoiseWarning
-from dpq_sklearn.quantiles import dp_quantiles, sanitize
+from dpq_sklearn.quantiles import dp_count, dp_histogram, dp_quantiles, sanitize
 from dpq_sklearn.version import __version__  # noqa: F401
 
 __all__ = [
@@ -21,6 +21,8 @@ __all__ = [
     "PrivacyLedger",
     "PrivacyLoss",
     "PrivacyNoiseWarning",
+    "dp_count",
+    "dp_histogram",
     "dp_quantiles",
     "expected_rank_error",
     "plan_search",

@@ -39,9 +39,9 @@ def cautious_count(n_rows, count_budget):
 
 def errors_in_bins(plan, n_rows):
     """Return the expected error of the edges of each column, averaged, in bins of `n_rows` rows."""
-    errors = map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets)
     n_bins = np.array([len(q) + 1 for q in plan.quantiles])
-    return np.minimum(np.array([error.mean() for error in errors]) / n_rows, 1.0) * n_bins
+    errors = np.array([of_column.mean() for of_column in plan.rank_errors()])
+    return np.minimum(errors / n_rows, 1.0) * n_bins
 
 
 def is_near_enough(plan, n_rows, tolerance=NEAR_ENOUGH):

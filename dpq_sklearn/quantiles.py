@@ -1,14 +1,15 @@
-"""Private statistics of one column: `dp_quantiles` and `sanitize`."""
+"""Private statistics of one column: quantiles, a stand-in, a count and a histogram."""
 
 from numbers import Integral
 
 import numpy as np
 
+from dpq_sklearn.checks import checked_bounds, shown
 from dpq_sklearn.data.columns import checked_column
-from dpq_sklearn.data.sources import Column
-from dpq_sklearn.engine.grid import checked_bounds
-from dpq_sklearn.messages import shown
-from dpq_sklearn.release import pay, plan_release, release
+from dpq_sklearn.data.groups import checked_groups
+from dpq_sklearn.data.sources import Column, Histogram, Rows, n_rows
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.release import neighbours_of, pay, plan_counts, plan_release, release
 
 
 def dp_quantiles(
@@ -20,6 +21,7 @@ def dp_quantiles(
     rho=None,
     bounds=None,
     mechanism="aq",
+    groups=None,
     random_state=None,
     ledger=None,
     return_privacy=False,
@@ -43,12 +45,15 @@ def dp_quantiles(
     rho : float or None, default=None
         Budget in zero-concentrated DP instead, with ``eps=None``.
     bounds : None or (low, high), default=None
-        Public bounds that the numbers are clipped to. None needs no knowledge of the data and
-        reads none from them. Never take bounds from the data themselves.
+        Public bounds that the numbers are clipped to; one of them may be None. None needs no
+        knowledge of the data and reads none from them. Never take bounds from the data themselves.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
         "aq" is ApproximateQuantiles. "joint_exp" draws all quantiles at once and is somewhat more
         accurate for a few small numbers of quantiles, "auto" uses it where that is so. "ind_exp"
         (every quantile on its own) and "agg_tree" (noisy counts) are there for comparison.
+    groups : array-like of shape (n_samples,) or None, default=None
+        Whose row each one is: any hashable labels, a missing one is a person of its own. Each of a
+        person's k rows then weighs 1/k, and the promise is for people. None is for rows.
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
         anyone who knows the seed can remove the noise.
@@ -66,8 +71,9 @@ def dp_quantiles(
 
     Notes
     -----
-    **Privacy.** Neighbours: `x` with one record added or removed. The values returned are
-    (eps, delta)-DP (or rho-zCDP) functions of `x`, for one call. Every call spends anew.
+    **Privacy.** Neighbours: `x` with one record, or all records of a person, added or removed. The
+    values returned are (eps, delta)-DP (or rho-zCDP) functions of `x`, for one call. Every call
+    spends anew.
 
     References
     ----------
@@ -91,9 +97,10 @@ def dp_quantiles(
         rho=rho,
         bounds=[(-np.inf, np.inf) if bounds is None else checked_bounds(bounds)],
         mechanism=mechanism,
+        neighbours=neighbours_of(groups),
         adds_up=ledger is not None,
     )
-    source = Column(checked_column(x, "x"), "x")
+    source = Column(*_checked_rows(x, groups))
     facts = {"what": "dp_quantiles", "columns": 1, "detail": f"{ascending.size} quantiles"}
     paid = pay(plan, ledger, random_state, **facts)
     (released,) = release(paid, source).quantiles
@@ -111,6 +118,7 @@ def sanitize(
     rho=None,
     bounds=None,
     mechanism="aq",
+    groups=None,
     random_state=None,
     ledger=None,
     return_privacy=False,
@@ -127,7 +135,7 @@ def sanitize(
     n_samples : int
         How many points to make: a public number, chosen without looking at the data. More points
         are noisier; the number of private rows itself is private and not a good choice.
-    eps, delta, rho, bounds, mechanism, random_state, ledger, return_privacy
+    eps, delta, rho, bounds, mechanism, groups, random_state, ledger, return_privacy
         As in :func:`dp_quantiles`.
 
     Returns
@@ -160,10 +168,149 @@ def sanitize(
         rho=rho,
         bounds=bounds,
         mechanism=mechanism,
+        groups=groups,
         random_state=random_state,
         ledger=ledger,
         return_privacy=return_privacy,
     )
+
+
+def dp_count(
+    x,
+    *,
+    eps=1.0,
+    delta=0.0,
+    rho=None,
+    groups=None,
+    random_state=None,
+    ledger=None,
+    return_privacy=False,
+):
+    """Count the rows of a column or table, or the people in it, with noise.
+
+    Parameters
+    ----------
+    x : array-like
+        The private rows. Missing values count, too.
+    eps, delta, rho, groups, random_state, ledger, return_privacy
+        As in :func:`dp_quantiles`.
+
+    Returns
+    -------
+    count : int
+        It may be negative.
+    privacy : PrivacyLoss
+        What the release cost. Only if `return_privacy`.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: `x` with one row, or all rows of a person, added or removed, which
+    changes the count by 1. The noise is discrete: Laplace for `eps`, Gaussian for `rho`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpq_sklearn import dp_count
+    >>> dp_count(np.zeros(1000), eps=1.0, random_state=0)
+    1000
+    """
+    plan = plan_counts(1, eps=eps, delta=delta, rho=rho, neighbours=neighbours_of(groups))
+    is_text_or_dict = isinstance(x, (str, bytes, dict))
+    if not hasattr(x, "__len__") or is_text_or_dict or getattr(x, "shape", None) == ():
+        raise ValueError(f"x must be a column or a table, got an object of {type(x).__name__}.")
+    groups = None if groups is None else checked_groups(groups, n_rows(x))
+    paid = pay(plan, ledger, random_state, what="dp_count", columns=None, detail="1 count")
+    count = int(release(paid, Rows(x, groups))[0])
+    return (count, paid.plan.loss) if return_privacy else count
+
+
+def dp_histogram(
+    x,
+    bins,
+    *,
+    eps=1.0,
+    delta=0.0,
+    rho=None,
+    groups=None,
+    random_state=None,
+    ledger=None,
+    return_privacy=False,
+):
+    """Count the values of a column between given edges, with noise.
+
+    Like :func:`numpy.histogram` with given edges, at a stated privacy price for all bins together.
+
+    Parameters
+    ----------
+    x : array-like of shape (n_samples,)
+        The private numbers, as in :func:`dp_quantiles`. NaN are in no bin.
+    bins : array-like of float
+        The ascending edges of the bins: public numbers, chosen without looking at the data. The
+        last bin has both of its ends.
+    eps, delta, rho, groups, random_state, ledger, return_privacy
+        As in :func:`dp_quantiles`.
+
+    Returns
+    -------
+    counts : ndarray of shape (n_bins,)
+        How many rows lie in each bin, or with `groups` how much of the people's weight. Integers,
+        with `groups` floats; they may be negative.
+    edges : ndarray of shape (n_bins + 1,)
+        The edges.
+    privacy : PrivacyLoss
+        What the release cost. Only if `return_privacy`.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: `x` with one row, or all rows of a person, added or removed. A row is
+    in one bin at most, and the weights of a person's rows sum to at most 1, so the counts change by
+    at most 1 in all. The noise is discrete: Laplace for `eps`, Gaussian for `rho`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpq_sklearn import dp_histogram
+    >>> ages = np.random.default_rng(0).normal(40, 12, size=20_000)
+    >>> counts, edges = dp_histogram(ages, [0, 20, 40, 60, 80], eps=1.0, random_state=0)
+    >>> counts
+    array([ 906, 9125, 9029,  927])
+    """
+    edges = _checked_edges(bins)
+    plan = plan_counts(
+        edges.size - 1,
+        eps=eps,
+        delta=delta,
+        rho=rho,
+        parts=1 if groups is None else RECORD_WEIGHT,
+        neighbours=neighbours_of(groups),
+    )
+    x, groups = _checked_rows(x, groups)
+    facts = {"what": "dp_histogram", "columns": 1, "detail": f"{edges.size - 1} bins"}
+    paid = pay(plan, ledger, random_state, **facts)
+    counts = release(paid, Histogram(x, edges, groups))
+    return (counts, edges, paid.plan.loss) if return_privacy else (counts, edges)
+
+
+def _checked_rows(x, groups):
+    """Return a checked column and checked groups; reads no cell and no label."""
+    x = checked_column(x, "x")
+    return x, None if groups is None else checked_groups(groups, len(x))
+
+
+def _checked_edges(bins):
+    """Return ascending finite edges, at least two."""
+    try:
+        edges = np.asarray(bins)
+        is_valid = edges.dtype.kind in "iuf" and edges.ndim == 1 and edges.size >= 2
+    except ValueError:
+        is_valid = False
+    if is_valid:
+        with np.errstate(all="ignore"):
+            edges = edges.astype(np.float64)
+        is_valid = np.isfinite(edges).all() and np.all(edges[1:] > edges[:-1])
+    if not is_valid:
+        raise ValueError(f"bins must be two or more ascending finite edges, got {shown(bins)}.")
+    return edges
 
 
 def checked_quantiles(q):

@@ -7,7 +7,9 @@
 What follows, such as edges and tails, is computed from released numbers and public facts alone.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from traceback import clear_frames
 
 import numpy as np
@@ -19,8 +21,9 @@ from dpq_sklearn.accounting.budgets import (
     feature_shares,
 )
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
-from dpq_sklearn.accounting.losses import Neighbours, PrivacyLoss
-from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid, shortest_decimals
+from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss
+from dpq_sklearn.decimals import shortest_decimals
+from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
 from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.ledger.ledger import charge
 from dpq_sklearn.mechanisms.noise import CountNoise
@@ -56,6 +59,11 @@ class ReleasePlan:
     loss: PrivacyLoss
     finer_plans: tuple = ()
 
+    def rank_errors(self):
+        """Return the expected errors in rank of the quantiles of each column."""
+        columns = zip(self.quantiles, self.budgets, strict=True)
+        return [_rank_errors_of(self.mechanism, *column).copy() for column in columns]
+
     def chosen(self, n_rows):
         """Return the finest plan that the released number of rows is enough for."""
         n_low = cautious_count(n_rows, self.count_budget) if self.finer_plans else n_rows
@@ -74,18 +82,20 @@ class ReleasePlan:
 
 @dataclass(frozen=True)
 class CountPlan:
-    """Counts with noise, of which one record changes one by at most 1."""
+    """Counts with noise, of which one record changes one by at most 1.
 
-    n_counts: int
-    budget: Budget
+    Counts are whole numbers of parts of a record: `parts` is 1, or more if rows share a record.
+    """
+
+    noise: CountNoise
+    parts: int
     loss: PrivacyLoss
     grid: None = None
 
-    def draw(self, records, randomness):
-        """Return the counts, which may be negative: integers, or floats if rows share a weight."""
-        noise = CountNoise(self.budget, self.n_counts, records.unit).draw(randomness)
-        noisy = records.counts + noise
-        return noisy if records.unit == 1 else noisy / records.unit
+    def draw(self, counts, randomness):
+        """Return the counts, which may be negative: integers, or floats if rows share a record."""
+        noisy = counts + self.noise.draw(randomness)
+        return noisy if self.parts == 1 else noisy / self.parts
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ def plan_release(
     weights=None,
     resolution=FULL_RESOLUTION,
     with_count=False,
-    neighbours=Neighbours.ROWS,
+    neighbours=ROWS,
     adds_up=False,
 ):
     """Return the plan for columns with these ascending distinct quantiles and checked bounds.
@@ -118,18 +128,16 @@ def plan_release(
     Releases that are added up later (`adds_up`, in a ledger) do without optimal composition: it
     buys accuracy at one delta with more rho.
     """
-    engine = checked_mechanism(mechanism)
+    engine = checked_mechanism(mechanism, with_groups=neighbours is PEOPLE)
     eps, delta, rho = checked_request(eps, delta, rho)
+    quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
     shares = feature_shares(len(quantiles), weights)
     accounts = _accounts(engine, quantiles, shares, eps, delta, rho, with_count)
     if adds_up:
         accounts = [account for account in accounts if account.name != "optimal composition"]
 
-    def predicted_error(account):
-        return sum(map(engine.typical_error, quantiles, account.budgets))
-
-    account = min(accounts, key=predicted_error)
-    costs = list(map(engine.cost, quantiles, account.budgets))
+    account = min(accounts, key=lambda account: _error_of(engine, quantiles, account.budgets))
+    costs = [_cost_of(engine, *column) for column in zip(quantiles, account.budgets, strict=True)]
     if account.count_budget is not None:
         costs.append(CountNoise(account.count_budget).cost())
     total = Cost(*map(sum, zip(*costs, strict=True)))
@@ -143,9 +151,29 @@ def plan_release(
     )
     bounds = tuple(bounds)
     grid = make_grid(bounds, resolution)
-    return ReleasePlan(
-        engine, tuple(quantiles), bounds, grid, account.budgets, account.count_budget, loss
+    return ReleasePlan(engine, quantiles, bounds, grid, account.budgets, account.count_budget, loss)
+
+
+# Columns mostly have equal quantiles and budgets, and a fit is repeated many times in a search.
+
+
+@lru_cache(maxsize=1024)
+def _cost_of(mechanism, quantiles, budget):
+    return mechanism.cost(quantiles, budget)
+
+
+@lru_cache(maxsize=256)
+def _error_of(mechanism, quantiles, budgets):
+    """Return the error by which accounts are compared: that of all columns together."""
+    return sum(
+        mechanism.typical_error(*column) * n
+        for column, n in Counter(zip(quantiles, budgets, strict=True)).items()
     )
+
+
+@lru_cache(maxsize=1024)
+def _rank_errors_of(mechanism, quantiles, budget):
+    return mechanism.rank_errors(quantiles, budget)
 
 
 def _accounts(engine, quantiles, shares, eps, delta, rho, with_count):
@@ -181,7 +209,7 @@ def plan_automatically(finenesses, **request):
     return replace(plans[0], loss=replace(losses[0], **worst), finer_plans=tuple(plans[1:]))
 
 
-def plan_counts(n_counts, *, eps, delta, rho, neighbours=Neighbours.ROWS):
+def plan_counts(n_counts, *, eps, delta, rho, parts=1, neighbours=ROWS):
     """Return the plan for counts of which one record changes one, with the least noise."""
     eps, delta, rho = checked_request(eps, delta, rho)
     if rho is not None:
@@ -190,8 +218,9 @@ def plan_counts(n_counts, *, eps, delta, rho, neighbours=Neighbours.ROWS):
         budgets = [Budget(eps, "eps")]
         if delta > 0:
             budgets.append(Budget(rho_of_approximate_dp(eps, delta), "rho"))
-    budget = min(budgets, key=lambda budget: CountNoise(budget, n_counts).deviation())
-    cost = CountNoise(budget, n_counts).cost()
+    noises = [CountNoise(budget, n_counts, parts) for budget in budgets]
+    noise, budget = min(zip(noises, budgets, strict=True), key=lambda pair: pair[0].deviation())
+    cost = noise.cost()
     loss = PrivacyLoss(
         eps=cost.eps if eps is None else eps,
         delta=delta if budget.unit == "rho" and rho is None else 0.0,
@@ -200,11 +229,16 @@ def plan_counts(n_counts, *, eps, delta, rho, neighbours=Neighbours.ROWS):
         neighbours=neighbours,
         account="zCDP" if budget.unit == "rho" else "sum of eps",
     )
-    return CountPlan(n_counts, budget, loss)
+    return CountPlan(noise, parts, loss)
 
 
 def _shared(budget, shares):
     return tuple(budget.part(share) for share in shares.tolist())
+
+
+def neighbours_of(groups):
+    """Return which datasets are neighbours: with groups those that differ by one person."""
+    return ROWS if groups is None else PEOPLE
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ for name, setting in settings.items():
 # Left, the error in rows. It is low at powers of two, where every split asks for a median. Ten
 # features, or a tenth of the eps, cost a factor of ten. Right, the same error in bins, for 10,000
 # rows: bins get smaller as the error gets larger. Stay below the line at a tenth of a bin.
-fig, (left, right) = plt.subplots(1, 2, figsize=(9, 4.4), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(8, 4.2), layout="constrained")
 styles = [("-", "#0072B2"), ("--", "#D55E00"), ("-.", "#009E73"), (":", "#CC79A7")]
 for (name, error), (style, color) in zip(errors.items(), styles, strict=True):
     left.plot(numbers_of_bins, error, style, color=color, lw=2, label=name)

@@ -33,7 +33,7 @@ for delta in (0.0, 1e-6):
             totals[delta].append(ledger.spent().eps)
     except BudgetExceededError as refusal:
         n_fits = len(totals[delta]) - 1
-        left = refusal.remaining.eps
+        left = refusal.left.eps
         print(f"delta={delta:g}: {n_fits} fits, then refused; left: eps={left:.2g}")
 folder.cleanup()
 

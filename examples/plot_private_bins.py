@@ -50,6 +50,7 @@ for ax, (name, column), edges, private_edges in zip(
         label="private edges, eps = 1 for all features",
     )  # fmt: skip
     ax.set(xlabel=name, ylabel="rows", ylim=(0, height), xlim=(None, top))
+    ax.locator_params(axis="x", nbins=6)
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].set_title(f"Edges of {n_bins} bins, {n_rows:,} rows", pad=14)
 axes[0].legend(loc="upper right", frameon=False)

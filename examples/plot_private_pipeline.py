@@ -10,13 +10,15 @@ class fall into each bin of each feature. A row adds 1 to one count of each feat
 noise on these counts makes them private.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
-from dpq_sklearn import DPKBinsDiscretizer
+from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning
 from dpq_sklearn.engine.random import SystemRandomness
 from dpq_sklearn.mechanisms.noise import discrete_laplace
 
@@ -89,6 +91,8 @@ pipelines = {
     "private bins, exact counts (not private)": (half_private_pipeline, "s--", "#E69F00"),
 }
 
+# The smallest budget is too small for eight bins, and a fit warns of that.
+warnings.simplefilter("ignore", PrivacyNoiseWarning)
 budgets, n_trials = [0.1, 0.3, 1.0, 3.0], 10
 scores = {
     name: np.array(

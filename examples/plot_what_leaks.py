@@ -17,7 +17,7 @@ from dpq_sklearn import DPKBinsDiscretizer
 # %%
 # The salaries of a company, without Ada and with her. She earns the most.
 rng = np.random.default_rng(0)
-without_ada = rng.lognormal(10.7, 0.35, size=(400, 1)).round()
+without_ada = rng.lognormal(10.7, 0.35, size=(1_000, 1)).round()
 with_ada = np.append(without_ada, [[198_000.0]], axis=0)
 
 # %%
@@ -57,7 +57,9 @@ styles = {"Ada is there": ("#D55E00", "-"), "Ada is not there": ("#0072B2", "--"
 for label, (color, line) in styles.items():
     top.axvline(exact[label] / 1000, color=color, linestyle=line, lw=3)
     edges = np.divide(private[label], 1000)
-    bottom.hist(edges, np.linspace(62, 76, 29), histtype="step", color=color, linestyle=line, lw=2)
+    bottom.hist(
+        edges, np.linspace(64.5, 69.5, 26), histtype="step", color=color, linestyle=line, lw=2
+    )
     bottom.plot([], color=color, linestyle=line, lw=2, label=label)
 top.annotate(
     "Ada's salary", (exact["Ada is there"] / 1000, 0.5), (-8, 0), textcoords="offset points",
@@ -66,7 +68,7 @@ top.annotate(
 top.set(title="Exact bins: the last edge tells whether Ada is there", yticks=[], xlim=(50, 215))
 bottom.set(
     title="Private bins, eps = 1: it hardly tells",
-    xlabel="last edge of four bins of 400 salaries, 1,000 euros",
+    xlabel="last edge of four bins of 1,000 salaries, thousand euros",
     ylabel="fits out of 500",
 )
 bottom.legend(frameon=False)

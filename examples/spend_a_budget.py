@@ -77,7 +77,7 @@ print(ledger)
 try:
     DPKBinsDiscretizer(n_bins=8, eps=2.0, ledger=path).fit(X)
 except BudgetExceededError as refusal:
-    print(f"refused: {os.path.basename(path)} has eps={refusal.remaining.eps:.3g} left")
+    print(f"refused: {os.path.basename(path)} has eps={refusal.left.eps:.3g} left")
 
 # %%
 # The record

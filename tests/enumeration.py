@@ -1,43 +1,79 @@
-"""Exact output distributions on tiny grids, from the very weights that the package draws with."""
+"""Exact output distributions on tiny grids, from the very weights that the package draws with.
+
+Many datasets are the columns of one `CellWeights`, so that all their nodes are worked out together.
+"""
 
 import itertools
 import math
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from dpq_sklearn.engine.exponential import Nodes, Scores, chances_to_keep, node_segments
-from dpq_sklearn.engine.grid import BoundedGrid, _Decimals
-from dpq_sklearn.engine.ranks import CellCounts, SortedColumn, rank_spans
-from dpq_sklearn.mechanisms.aq import quantile_tree
+from dpq_sklearn.engine.base_measure import StepMeasure
+from dpq_sklearn.engine.exponential import (
+    Nodes,
+    Scores,
+    chances_to_keep,
+    node_runs,
+    rank_intervals,
+)
+from dpq_sklearn.engine.grid import Grid
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
+from dpq_sklearn.engine.summaries import Summary
+from dpq_sklearn.mechanisms import aq as aq_module
+
+_NODES_AT_ONCE = 2**13
 
 
-def tiny_grid(n_cells, positions_per_cell):
-    return BoundedGrid(0.0, float(n_cells), n_cells, positions_per_cell)
+def tiny_grid(n_cells, positions_per_cell, is_open=(False, False), kind=Grid, cells_a_unit=1):
+    """One column with the cells [0, 1), [1, 2), ..., all of measure 1."""
+    fields = (0.0, (n_cells - 0.5) / cells_a_unit, *is_open, 10, 2**42 // cells_a_unit)
+    return kind(*(np.array([field]) for field in fields), positions_per_cell)
 
 
-class LumpyGrid(BoundedGrid):
-    """A tiny grid on which integers have 3 more than the mass of other cells."""
+class LumpyGrid(Grid):
+    """A tiny grid on which integers have 3 more than the measure of other cells."""
 
-    _power = 0
-    _decimals = _Decimals(n_powers=1, apart=2.0, most=3.0)
-    _round_masses = np.array([1]), np.array([3])
+    def __getitem__(self, columns):
+        return LumpyGrid(**vars(super().__getitem__(columns)))
+
+    @cached_property
+    def _n_digits(self):
+        return np.full(self.n_columns, 4)
+
+    @cached_property
+    def _round_measures(self):
+        return np.full((self.n_columns, 1), 3)
 
 
-def lumpy_grid(positions_per_cell):
-    """Cells half as wide as integers are apart: masses 4, 1, 4 and, with the upper bound, 4."""
-    return LumpyGrid(0.0, 2.0, 4, positions_per_cell)
+def lumpy_grid(positions_per_cell, n_cells=4):
+    """Cells half as wide as integers are apart: measures 4, 1, 4, 1, ..."""
+    return tiny_grid(n_cells, positions_per_cell, kind=LumpyGrid, cells_a_unit=2)
+
+
+def cell_measures(grid):
+    """The grid measure of each cell, by the definition of the two tiny grids."""
+    n_cells = int(grid.end[0])
+    of_even, of_odd = (4, 1) if isinstance(grid, LumpyGrid) else (1, 1)
+    return np.where(np.arange(n_cells) % 2 == 0, of_even, of_odd)
 
 
 def column_of(counts, grid):
     """The ranks of a column with so many records in each cell."""
-    middles = grid.middles(np.arange(grid.n_cells))
-    return SortedColumn(np.repeat(middles, counts), grid)
+    cells = np.repeat(np.arange(grid.end[0]), counts)
+    return SortedColumns(grid.middles(cells, np.zeros_like(cells))[None], grid)
 
 
 def summary_of(counts, grid):
-    """The same ranks from (cell, count) pairs."""
-    counts = np.asarray(counts)
-    return CellCounts(np.flatnonzero(counts), counts[counts > 0], grid)
+    """The same ranks from (cell, weight) pairs."""
+    return ranks_of_weights(np.array([counts]) * RECORD_WEIGHT, grid)
+
+
+def ranks_of_weights(weights, grid):
+    """The ranks of many datasets: one column for each row of weights, which has one a cell."""
+    summaries = [Summary(np.flatnonzero(row), row[row > 0]) for row in np.asarray(weights)]
+    return CellWeights(summaries, grid[np.zeros(len(summaries), dtype=int)])
 
 
 def datasets(n_cells, most):
@@ -53,86 +89,216 @@ def neighbour_pairs(n_cells, most):
                 yield counts, (*counts[:cell], counts[cell] + 1, *counts[cell + 1 :])
 
 
-def one_node(lo, hi, lo_units, hi_units, q):
-    """A batch of one node."""
-    ints = (np.array([value], dtype=np.int64) for value in (lo, hi, lo_units, hi_units))
-    return Nodes(*ints, np.array([q]))
+def with_neighbours(all_counts):
+    """Return datasets and all that have one record more, and the pairs of their numbers."""
+    numbers, pairs = {}, []
+    for counts in map(tuple, all_counts):
+        for cell in range(len(counts)):
+            more = (*counts[:cell], counts[cell] + 1, *counts[cell + 1 :])
+            pairs.append([numbers.setdefault(data, len(numbers)) for data in (counts, more)])
+    return list(numbers), np.array(pairs)
 
 
-def position_weights(ranks, node, eps):
-    """Return one weight a position: what the segments propose, as often as it is kept."""
-    lo, hi = int(node.lo[0]), int(node.hi[0])
-    scores = Scores.at(node, eps, ranks.grid)
-    segments = node_segments(ranks, node, scores)
-    proposed = np.zeros(hi - lo + 1)
-    n_proposals = np.zeros(hi - lo + 1)
-    for column in range(segments.start.shape[1]):
-        start, end = int(segments.start[0, column]), int(segments.end[0, column])
-        if segments.mass[0, column] == 0:
-            continue
-        steps = np.arange(end - start)
-        positions = start + steps if segments.forward[0, column] else end - 1 - steps
-        bounds = np.exp(-(segments.nearest[0, column] + segments.slope[0, column] * steps))
-        masses = position_masses(positions, ranks.grid)
-        whole = segments.slope[0, column] == 0
-        assert segments.mass[0, column] == (masses.sum() if whole else masses[0])
-        bounds *= masses
-        span = rank_spans(ranks, positions)
-        chosen = np.zeros_like(positions), np.full_like(positions, column)
-        chances = chances_to_keep(segments, chosen, scores[chosen[0]].of_span(*span))
-        assert np.all(chances <= 1 + 1e-12)
-        proposed[positions - lo] += bounds * chances
-        n_proposals[positions - lo] += 1
-    assert np.all(n_proposals == 2)  # by a run or a cell, and by the floor
-    return proposed
+def place_weights(ranks, nodes):
+    """Return the weight of each position (leaf: of each cell, at its first position) in each node.
+
+    It is what the runs propose, as often as it is kept. Positions outside the node have none,
+    unless a run sticks out of it.
+    """
+    pieces = [
+        _place_weights(ranks, nodes[start : start + _NODES_AT_ONCE])
+        for start in range(0, nodes.lo.size, _NODES_AT_ONCE)
+    ]
+    return np.concatenate(pieces)
 
 
-def position_masses(positions, grid):
-    """The public mass of each position: that of its cell."""
-    cells = positions // grid.positions_per_cell
-    return mass_before(grid, cells + 1) - mass_before(grid, cells)
+def _place_weights(ranks, nodes):
+    grid = ranks.grid
+    per_cell, n_nodes = grid.positions_per_cell, nodes.lo.size
+    positions = np.arange(int(grid.end[0]) * per_cell)
+    scores = Scores.of(nodes, per_cell)
+    runs = node_runs(ranks, nodes, scores)
+    assert np.all(np.diff(runs.cuts, axis=1) >= 0) and np.all(runs.weights >= 0)
+    run = (runs.cuts[:, :, None] <= positions).sum(axis=1) - 1
+    is_inside = (run >= 0) & (positions < runs.cuts[:, -1:])
+    run = np.where(is_inside, run, 0)
+    # Each position gets its part, by grid measure, of the weight of its run.
+    measures = np.repeat(cell_measures(grid), per_cell) * is_inside
+    of_runs = np.zeros(runs.weights.shape)
+    np.add.at(of_runs, (np.arange(n_nodes)[:, None], run), measures)
+    assert np.array_equal(of_runs > 0, runs.weights > 0)
+    whole = np.where(of_runs > 0, of_runs, 1.0)
+    bounds = np.take_along_axis(runs.weights / whole, run, axis=1) * measures
+    rows = np.repeat(np.arange(n_nodes), positions.size)
+    low, high = rank_intervals(ranks, nodes, rows, np.tile(positions, n_nodes))
+    of_places = scores[rows].of_interval(low, high).reshape(n_nodes, -1)
+    chances = chances_to_keep(np.take_along_axis(runs.nearest, run, axis=1), of_places)
+    assert np.all(chances[is_inside] <= 1 + 1e-15)
+    weights = bounds * chances
+    cells = weights.reshape(n_nodes, -1, per_cell)
+    cells = np.concatenate((cells.sum(axis=2, keepdims=True), np.zeros_like(cells[:, :, 1:])), 2)
+    return np.where(nodes.is_leaf[:, None], cells.reshape(n_nodes, -1), weights)
 
 
-def mass_before(grid, cells):
-    """The mass of all cells before each of the given ones."""
-    return grid.masses(cells)[0]
+@dataclass(frozen=True)
+class Draws:
+    """One node of the tree: in every dataset, after every history of draws above it.
+
+    `weights` has a row for each dataset, in it one for each history, and in it each position.
+    `children` are the next nodes, whose history follows from this node's history and position by
+    the table `next_history`.
+    """
+
+    quantile: int
+    weights: np.ndarray
+    next_history: np.ndarray
+    children: tuple
+
+    @cached_property
+    def chances(self):
+        return self.weights / self.weights.sum(axis=2, keepdims=True)
 
 
-def rank_units(ranks, position):
-    """F at one position, in units: the middle of the ranks that it covers."""
-    low, high = rank_spans(ranks, np.array([position]))
-    return (int(low[0]) + int(high[0])) // 2
+def split_in_the_middle(ranks, nodes, positions):
+    """The rank that AQ hands to the children: the middle of the position's ranks."""
+    low, high = rank_intervals(ranks, nodes, np.arange(nodes.lo.size), positions)
+    return low + (high - low) // 2
+
+
+def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leaves=False):
+    """Return the root of the exact distributions of AQ, for all columns of `ranks`.
+
+    `split_rank` and `all_leaves` make other mechanisms of it, which need not be private.
+    """
+    grid, n_datasets = ranks.grid, ranks.total_weights.size
+    per_cell, last_end = grid.positions_per_cell, len(quantiles) + 1
+    rows = {}
+    for level in aq_module.levels_of_columns([quantiles], [budget]):
+        for row in zip(*(getattr(level, name).tolist() for name in vars(level)), strict=True):
+            rows[row[2:4]] = row
+
+    def visit(below, above, positions, split_ranks):
+        if (below, above) not in rows:
+            return None
+        _, here, _, _, neighbour, q, eps, is_leaf = rows[below, above]
+        is_open = (
+            bool(grid.is_open_low[0]) and below == 0,
+            (bool(grid.is_open_high[0]) and above == last_end),
+        )
+        known = neighbour if neighbour >= 0 else (above if is_open[0] else below)
+        n_histories = positions[below].size
+        shape = n_datasets, n_histories
+        of_all = [np.broadcast_to(positions[end], shape).ravel() for end in (below, above, known)]
+        column = np.repeat(np.arange(n_datasets), n_histories)
+        of_all_open = [np.full(column.size, end) for end in is_open]
+        cells = (ends // per_cell for ends in of_all)
+        measure = aq_module.step_measure(grid, column, *cells, *of_all_open)
+        nodes = Nodes(
+            column,
+            *of_all[:2],
+            *(split_ranks[end].ravel() for end in (below, above)),
+            *(np.full(column.size, value) for value in (q, eps, is_leaf or all_leaves)),
+            measure,
+        )
+        weights = place_weights(ranks, nodes).reshape(*shape, -1)
+        assert np.array_equal(weights > 0, np.broadcast_to(weights[:1] > 0, weights.shape))
+        histories, drawn = np.nonzero(weights[0])
+        next_history = np.full(weights.shape[1:], -1)
+        next_history[histories, drawn] = np.arange(drawn.size)
+        if is_leaf:
+            return Draws(here, weights, next_history, ())
+        of_next = (np.arange(n_datasets)[:, None] * n_histories + histories).ravel()
+        ranks_here = split_rank(ranks, nodes[of_next], np.tile(drawn, n_datasets))
+        positions = {end: at[histories] for end, at in positions.items()} | {here: drawn}
+        split_ranks = {end: at[:, histories] for end, at in split_ranks.items()}
+        split_ranks[here] = ranks_here.reshape(n_datasets, -1)
+        children = [visit(*ends, positions, split_ranks) for ends in ((below, here), (here, above))]
+        children = tuple(child for child in children if child is not None)
+        return Draws(here, weights, next_history, children)
+
+    ends = per_cell * grid.first[:1], per_cell * grid.end[:1] - 1
+    end_ranks = np.zeros((n_datasets, 1), dtype=np.int64), per_cell * ranks.total_weights[:, None]
+    return visit(
+        0, last_end, dict(zip((0, last_end), ends, strict=True)),
+        dict(zip((0, last_end), end_ranks, strict=True)),
+    )  # fmt: skip
+
+
+def worst_eps(draws, pairs, any_measure=False):
+    """Return log(P / Q) of the most telling joint outcome of these pairs of datasets.
+
+    With `any_measure` it is the worst case over *all* base measures, however they depend on what
+    was drawn before: the outcome has hardly any measure, and nearly all the rest is where the
+    weights change most in the opposite direction.
+    """
+    ones, others = pairs.T
+    both = (
+        _largest_log_ratios(draws, *pair, any_measure) for pair in ((ones, others), (others, ones))
+    )
+    return float(max(ratios.max() for ratios in both))
+
+
+def _largest_log_ratios(draws, ones, others, any_measure):
+    """After every history: given it, the two subtrees are independent."""
+    p, q = draws.weights[ones], draws.weights[others]
+    is_there = p > 0
+    ratios = np.log(np.where(is_there, p, 1.0) / np.where(is_there, q, 1.0))
+    if any_measure:
+        of_sums = np.where(is_there, ratios, np.inf).min(axis=2)
+    else:
+        of_sums = np.log(p.sum(axis=2) / q.sum(axis=2))
+    for child in draws.children:
+        below = _largest_log_ratios(child, ones, others, any_measure)
+        ratios += below[:, draws.next_history]
+    return np.where(is_there, ratios, -np.inf).max(axis=2) - of_sums
+
+
+def renyi_divergences(draws, ones, others, order):
+    """Return D_order(P || Q) of the joint distributions, for pairs of datasets."""
+    return np.log(_renyi_moments(draws, ones, others, order)[:, 0]) / (order - 1)
+
+
+def _renyi_moments(draws, ones, others, order):
+    p, q = draws.chances[ones], draws.chances[others]
+    moments = q * (p / np.where(q > 0, q, 1.0)) ** order
+    for child in draws.children:
+        moments *= _renyi_moments(child, ones, others, order)[:, draws.next_history]
+    return moments.sum(axis=2)
+
+
+def worst_rho(draws, pairs, orders):
+    """Return the rho that the enumerated mechanism has at these orders."""
+    ones, others = pairs.T
+    return max(
+        float(renyi_divergences(draws, *pair, order).max()) / order
+        for pair in ((ones, others), (others, ones))
+        for order in orders
+    )
+
+
+def joint_distribution(draws, dataset):
+    """Return {positions of all quantiles: probability} in one dataset."""
+
+    def visit(draws, history):
+        joint = {}
+        for position in np.flatnonzero(draws.next_history[history] >= 0).tolist():
+            parts = [{((draws.quantile, position),): draws.chances[dataset, history, position]}]
+            next_history = draws.next_history[history, position]
+            parts += [visit(child, next_history) for child in draws.children]
+            for outcomes in itertools.product(*(part.items() for part in parts)):
+                key = tuple(itertools.chain.from_iterable(outcome for outcome, _ in outcomes))
+                joint[key] = math.prod(chance for _, chance in outcomes)
+        return joint
+
+    return {
+        tuple(position for _, position in sorted(key)): float(chance)
+        for key, chance in visit(draws, 0).items()
+    }
 
 
 def aq_distribution(ranks, quantiles, budget):
-    """Return {positions of all quantiles: probability}, exactly, for the AQ mechanism."""
-    grid = ranks.grid
-    units_at = [rank_units(ranks, p) for p in range(grid.n_cells * grid.positions_per_cell)]
-    memory = {}
-
-    def joint(tree, lo, hi, lo_units, hi_units):
-        if tree is None:
-            return {(): 1.0}
-        key = (tree.index, lo, hi, lo_units, hi_units)
-        if key not in memory:
-            node = one_node(lo, hi, lo_units, hi_units, tree.q)
-            weights = position_weights(ranks, node, tree.eps)
-            chances = weights / math.fsum(weights)
-            memory[key] = {
-                (*left, position, *right): chance * chance_left * chance_right
-                for position, chance in zip(range(lo, hi + 1), chances, strict=True)
-                for left, chance_left in joint(
-                    tree.left, lo, position, lo_units, units_at[position]
-                ).items()
-                for right, chance_right in joint(
-                    tree.right, position, hi, units_at[position], hi_units
-                ).items()
-            }
-        return memory[key]
-
-    all_units = 2 * grid.positions_per_cell * ranks.n_records
-    last = grid.n_cells * grid.positions_per_cell - 1
-    return joint(quantile_tree(quantiles, budget), 0, last, 0, all_units)
+    """Return {positions of all quantiles: probability} of AQ for the one column of `ranks`."""
+    return joint_distribution(aq_draws(ranks, quantiles, budget), 0)
 
 
 def cell_distribution(distribution, positions_per_cell):
@@ -155,3 +321,50 @@ def renyi_divergence(one, other, order):
     p = np.array([one[key] for key in one])
     q = np.array([other[key] for key in one])
     return math.log(math.fsum(q * np.exp(order * np.log(p / q)))) / (order - 1)
+
+
+def hockey_stick(one, other, eps):
+    """Return the least delta for which P <= e^eps Q + delta."""
+    assert one.keys() == other.keys()
+    return math.fsum(max(one[key] - math.exp(eps) * other[key], 0.0) for key in one)
+
+
+def step_measure_of(grid, cuts, densities):
+    """A base measure of one node: densities between ascending cells, its ends included."""
+    cuts = np.array([cuts])
+    return StepMeasure(cuts, grid.measure_before(cuts, np.zeros_like(cuts)), np.array([densities]))
+
+
+def even_measure(grid, lo, hi):
+    """The grid measure itself, for a node between two positions."""
+    per_cell = grid.positions_per_cell
+    return step_measure_of(grid, [lo // per_cell, hi // per_cell + 1], [1.0])
+
+
+def middle_rank(ranks, position):
+    """The rank of a position of the first column: the middle of the ranks that it covers."""
+    cell, sub = divmod(position, ranks.grid.positions_per_cell)
+    (before,), (behind,) = ranks.around_cells(np.array([0]), np.array([cell]))
+    inside = int(behind - before)
+    return ranks.grid.positions_per_cell * int(before) + inside * sub + inside // 2
+
+
+def node_between(ranks, lo, hi, q, eps, is_leaf=False, measure=None):
+    """A batch of one node of the first column, between two positions."""
+    fields = 0, lo, hi, middle_rank(ranks, lo), middle_rank(ranks, hi), q, eps, is_leaf
+    measure = even_measure(ranks.grid, lo, hi) if measure is None else measure
+    return Nodes(*(np.array([field]) for field in fields), measure)
+
+
+def whole_node(ranks, q, eps, is_leaf=False, measure=None):
+    """A batch of one node: the whole first column."""
+    grid = ranks.grid
+    lo, hi = (int(end[0]) * grid.positions_per_cell for end in (grid.first, grid.end))
+    hi_rank = grid.positions_per_cell * int(ranks.total_weights[0])
+    measure = even_measure(grid, lo, hi - 1) if measure is None else measure
+    return Nodes(*(np.array([f]) for f in (0, lo, hi - 1, 0, hi_rank, q, eps, is_leaf)), measure)
+
+
+def repeated(nodes, times):
+    """The nodes many times."""
+    return nodes[np.tile(np.arange(nodes.lo.size), times)]

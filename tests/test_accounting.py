@@ -4,19 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from dpq_sklearn.accounting.MISSING import budgets_for, exponential_cost, feature_shares
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpq_sklearn import PrivacyLoss
-from dpq_sklearn.accounting import (
-    Budget,
-    budgets_for,
-    compose,
-    eps_of_zcdp,
-    exponential_cost,
-    feature_shares,
-    rho_of_approximate_dp,
-)
+from dpq_sklearn.accounting.budgets import Budget
+from dpq_sklearn.accounting.conversions import eps_of_zcdp, rho_of_approximate_dp
+from dpq_sklearn.accounting.losses import compose
 
 amounts = st.floats(1e-6, 1e6)
 deltas = st.floats(1e-15, 0.5)

@@ -1,6 +1,7 @@
 """Batches, threads and what happens when reading them fails."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -22,6 +23,7 @@ from dpq_sklearn import (
     DPQuantileTransformer,
     PrivacyLedger,
 )
+from dpq_sklearn.data import sources
 from dpq_sklearn.data.threads import Progress, blocks_of_columns, blocks_of_rows, in_threads
 from dpq_sklearn.mechanisms.registry import MECHANISMS
 
@@ -155,9 +157,7 @@ class Interrupt(KeyboardInterrupt):
 
 @each_transformer
 @pytest.mark.parametrize("error", [OSError("disk"), Interrupt(), MemoryError()])
-def test_failure_in_between_leaves_nothing_and_says_how_many_batches_were_read(
-    Transformer, error, X, tmp_path
-):
+def test_failure_in_between_leaves_nothing_and_does_not_tell_where(Transformer, error, X, tmp_path):
     ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=10.0)
     transformer = Transformer(ledger=ledger).fit(X)
     with pytest.raises(type(error)) as caught:
@@ -165,8 +165,8 @@ def test_failure_in_between_leaves_nothing_and_says_how_many_batches_were_read(
     assert_unfitted(transformer)
     assert not [name for name in vars(transformer) if name.endswith("_")]
     told = "\n".join([*map(str, caught.value.args), *getattr(caught.value, "__notes__", [])])
-    assert "2 batches had been read. Nothing was released." in told
-    assert "200" not in told  # the number of rows is private
+    assert "The reading of the batches stopped. Nothing was released." in told
+    assert "2" not in told  # where a row is that cannot be read is private
     assert ledger.spent().eps == 2.0
 
 
@@ -212,7 +212,8 @@ def test_no_rows_raise_what_fit_raises(X):
         DPKBinsDiscretizer().fit(X[:0])
     with pytest.raises(ValueError) as of_batches:
         DPKBinsDiscretizer().fit_batches([X[:0], X[:0]])
-    assert str(of_batches.value) == str(of_fit.value)
+    for error in (of_fit, of_batches):
+        assert re.search(r"0 sample\(s\).* while a minimum of 1 is required", str(error.value))
     with pytest.raises(ValueError, match="at least one batch"):
         DPKBinsDiscretizer().fit_batches([])
 
@@ -235,13 +236,13 @@ def test_ledger_is_charged_once_and_before_the_numbers_are_read(
 ):
     ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=1.5)
     spent_when_counting = []
-    count = Transformer._count
+    read_matrix = sources.read_matrix
 
-    def watched(self, *arguments):
+    def watched(table):
         spent_when_counting.append(ledger.spent().eps)
-        count(self, *arguments)
+        return read_matrix(table)
 
-    monkeypatch.setattr(Transformer, "_count", watched)
+    monkeypatch.setattr(sources, "read_matrix", watched)
     fitted = Transformer(ledger=ledger).fit_batches(np.array_split(X, 5))
     assert spent_when_counting == [1.0] * 5
     (record,) = ledger.records()

@@ -36,13 +36,12 @@ def test_indicators_are_ones_at_the_places_and_nothing_for_negative_ones(n_jobs)
 @pytest.mark.parametrize(
     ("inner", "bounds", "expected"),
     [
-        ([2, 3, 5], None, [1, 2, 3, 5, 7]),
         ([2, 3, 5], (0, 9), [0, 2, 3, 5, 9]),
         ([2, 3, 5], (0, np.inf), [0, 2, 3, 5, 7]),
         ([2, 3, 5], (-np.inf, 9), [1, 2, 3, 5, 9]),
         ([2, 3, 5], (-np.inf, np.inf), [1, 2, 3, 5, 7]),
-        ([12], None, [0, 12, 24]),
-        ([0], None, [-1, 0, 1]),
+        ([12], (-np.inf, np.inf), [0, 12, 24]),
+        ([0], (-np.inf, np.inf), [-1, 0, 1]),
         ([12], (10, np.inf), [10, 12, 14]),
         ([12], (-np.inf, 15), [9, 12, 15]),
         ([0], (0, np.inf), [0, 0, 1]),

@@ -33,7 +33,7 @@ from dpq_sklearn import (
 
 BOTH = [DPKBinsDiscretizer(encode="ordinal"), DPQuantileTransformer(n_quantiles=7)]
 both = pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
-RELEASED = {"bin_edges_", "quantiles_"}
+RELEASED = {"bin_edges_", "quantiles_", "n_rows_", "error_in_bins_"}
 
 
 @pytest.fixture
@@ -53,6 +53,7 @@ def test_a_fit_sets_the_release_and_nothing_else(estimator, X):
     fitted = clone(estimator).fit(pd.DataFrame(X, columns=list("abc")))
     names = {name for name in vars(fitted) if name not in fitted.get_params()}
     common = {"n_features_in_", "feature_names_in_", "privacy_", "rank_error_"}
+    common |= {"n_rows_", "error_in_bins_"}
     own = {"bin_edges_", "n_bins_"} if hasattr(fitted, "n_bins") else {"quantiles_", "references_"}
     assert names == common | own
     assert isinstance(fitted.privacy_, PrivacyLoss)
@@ -107,6 +108,7 @@ def test_one_row_more_changes_the_released_numbers_only(estimator, extra, X):
     assert all(path.removeprefix(".").split("[")[0] in allowed for path in different)
     assert repr(one) == repr(other)
     assert without_numbers(estimator_html_repr(one)) == without_numbers(estimator_html_repr(other))
+    other.n_rows_ = one.n_rows_  # a released number, of any number of digits
     assert len(pickle.dumps(one)) == len(pickle.dumps(other))
 
 
@@ -312,6 +314,16 @@ def test_forms_of_bounds_agree(estimator, X):
     first = mixed.bin_edges_[1] if hasattr(mixed, "bin_edges_") else mixed.quantiles_[:, 1]
     assert (first[0], first[-1]) == (-2.0, 2.0)
     assert np.count_nonzero(np.abs(released(mixed)) == 2.0) == 2
+
+
+@both
+def test_half_open_bounds_bound_one_end(estimator, rng):
+    X = np.column_stack((rng.exponential(size=500), -rng.exponential(size=500)))
+    fitted = clone(estimator).set_params(bounds=[(0, None), (None, 0)], eps=100.0).fit(X)
+    edges = np.column_stack(fitted.bin_edges_) if hasattr(fitted, "n_bins") else fitted.quantiles_
+    assert edges[0, 0] == 0.0 and edges[-1, 1] == 0.0
+    assert 1.0 < edges[-1, 0] < 30.0 and -30.0 < edges[0, 1] < -1.0
+    assert np.array_equal(fitted.transform(X), fitted.to_sklearn().transform(X))
 
 
 @both

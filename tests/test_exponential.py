@@ -1,9 +1,8 @@
-"""Weights equal the brute-force sum, and the draw gives every outcome its probability."""
+"""Weights equal the definition, and the draw gives every outcome its probability."""
 
-import dataclasses
 import itertools
 import math
-import warnings
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from unittest import mock
 
@@ -14,27 +13,34 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from dpq_sklearn.engine import exponential as exponential_module
+from dpq_sklearn.engine.base_measure import StepMeasure, step_measure
 from dpq_sklearn.engine.exponential import (
+    FLOOR,
     Nodes,
     Scores,
-    Segments,
+    chances_to_keep,
     draw,
-    draw_by_mass,
-    node_segments,
+    draw_by_measure,
+    node_runs,
     race,
-    truncated_geometric,
+    rank_intervals,
 )
-from dpq_sklearn.engine.grid import UnboundedGrid
+from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SeededRandomness
-from dpq_sklearn.engine.ranks import CellCounts, rank_spans
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
+from dpq_sklearn.engine.summaries import Summary
 from tests.enumeration import (
-    LumpyGrid,
+    cell_measures,
     column_of,
     lumpy_grid,
-    one_node,
-    position_weights,
-    rank_units,
+    middle_rank,
+    node_between,
+    place_weights,
+    repeated,
+    step_measure_of,
+    summary_of,
     tiny_grid,
+    whole_node,
 )
 from tests.test_random import ScriptedRandomness
 
@@ -43,156 +49,230 @@ def seeded(seed):
     return SeededRandomness(np.random.SeedSequence(seed))
 
 
-def naive_weights(ranks, node, eps):
-    """The definition, position by position, in exact rational arithmetic up to the exp."""
-    lo, hi, lo_units, hi_units, q = (field[0].item() for field in node_fields(node))
-    units = 2 * ranks.grid.positions_per_cell
-    target = lo_units + Fraction(q) * (hi_units - lo_units)
-    eta = min(eps / (2 * max(q, 1 - q)) / units, 96 * math.log(2))
-    spans = zip(*(ends.tolist() for ends in rank_spans(ranks, np.arange(lo, hi + 1))), strict=True)
-    distances = [max(low - target, target - high, 0) for low, high in spans]
-    masses = naive_masses(ranks.grid)[lo : hi + 1]
-    weights = [math.exp(-eta * float(distance)) + 2.0**-96 for distance in distances]
-    return [mass * weight for mass, weight in zip(masses, weights, strict=True)]
+def naive_weights(counts, grid, node):
+    """The definition, place by place, in exact rational arithmetic up to the exp.
+
+    One weight for each position of the grid; in a leaf, that of a cell is at its first position.
+    """
+    per_cell = grid.positions_per_cell
+    names = ("lo", "hi", "lo_rank", "hi_rank", "q", "eps", "is_leaf")
+    lo, hi, lo_rank, hi_rank, q, eps, is_leaf = (getattr(node, name)[0].item() for name in names)
+    ticks = RECORD_WEIGHT * per_cell
+    target = lo_rank + Fraction(q) * (hi_rank - lo_rank)
+    eta = min(eps / (2 * max(q, 1 - q)) / ticks, 96 * math.log(2))
+    weights = [0.0] * (per_cell * len(counts))
+    for cell in range(lo // per_cell, hi // per_cell + 1):
+        segment = np.searchsorted(node.measure.cuts[0], cell, side="right") - 1
+        measure = float(cell_measures(grid)[cell] * node.measure.densities[0, segment])
+        before, inside = sum(counts[:cell]), counts[cell]
+        for sub in range(1 if is_leaf else per_cell):
+            position = cell * per_cell + sub
+            if not is_leaf and not lo <= position <= hi:
+                continue
+            n_positions = per_cell if is_leaf else 1
+            low = ticks * before + ticks * Fraction(inside * sub, per_cell)
+            high = low + ticks * Fraction(inside * n_positions, per_cell)
+            distance = max(low - target, target - high, 0)
+            weight = math.exp(-eta * float(distance)) + 2.0**-96
+            weights[position] = measure * n_positions * weight
+    return np.array(weights)
 
 
-def naive_masses(grid):
-    """One mass a position, from the definition of the two tiny grids."""
-    masses = [4, 1, 4, 4] if isinstance(grid, LumpyGrid) else [1] * grid.n_cells
-    return np.repeat(masses, grid.positions_per_cell).tolist()
+# All ranks are looked up, some, those that are far away, or hardly any.
+DENSE = np.concatenate((-np.arange(50, 0, -0.5), np.arange(0, 50, 0.5)))
+LOOK_UPS = {
+    "as it is": exponential_module._LOOK_UPS,
+    "dense": DENSE,
+    "sparse": np.array([-46.0, -1.0, 0.0, 1.0, 46.0]),
+    "far away": np.array([-1e30, 0.0, 1e30]),
+    "one side": np.array([0.0, 1.0, 2.0]),
+    "target only": np.array([0.0]),
+}
+GRIDS = {"even": tiny_grid(4, 4), "lumpy": lumpy_grid(4)}
 
 
-def together_in_one(rows):
-    fields = (np.concatenate(of_rows) for of_rows in zip(*map(node_fields, rows), strict=True))
-    return Nodes(*fields)
-
-
-def node_fields(nodes):
-    return [getattr(nodes, field.name) for field in dataclasses.fields(nodes)]
-
-
-def node_between(ranks, lo, hi, q):
-    return one_node(lo, hi, rank_units(ranks, lo), rank_units(ranks, hi), q)
-
-
-# All records are looked at, some, or none but those at the target and at the ends.
-LOOKS = [
-    np.arange(0, 50, 0.01),
-    exponential_module._AHEAD,
-    np.array([0.0, 1.0, 46.0]),
-    np.array([0.0]),
-]
-
-
-@settings(max_examples=300)
+@settings(max_examples=400)
 @given(
-    counts=st.lists(st.integers(0, 4), min_size=4, max_size=4),
+    counts=st.lists(st.sampled_from([0, 0, 1, 2, 3, 30]), min_size=4, max_size=4),
     ends=st.tuples(st.integers(0, 15), st.integers(0, 15)),
     q=st.floats(0.001, 0.999),
-    eps=st.sampled_from([1e-6, 0.01, 1.0, 50.0, 1e3, 1e6]),
-    ahead=st.sampled_from(LOOKS),
-    grid=st.sampled_from([tiny_grid(4, 4), lumpy_grid(4)]),
+    eps=st.sampled_from([1e-6, 0.01, 1.0, 50.0, 1e3, 1e6, 1e12]),
+    is_leaf=st.booleans(),
+    look_ups=st.sampled_from(sorted(LOOK_UPS)),
+    grid=st.sampled_from(sorted(GRIDS)),
+    source=st.sampled_from([column_of, summary_of]),
+    shares=st.lists(st.floats(0, 1), min_size=4, max_size=4),
+    densities=st.lists(st.sampled_from([1e-6, 1.0, 3.7, 1e6]), min_size=5, max_size=5),
 )
-def test_segments_give_the_weight_of_every_position(counts, ends, q, eps, ahead, grid):
-    ranks = column_of(counts, grid)
-    node = node_between(ranks, min(ends), max(ends), q)
-    with mock.patch.object(exponential_module, "_AHEAD", ahead):
-        weights = position_weights(ranks, node, eps)
-    np.testing.assert_allclose(weights, naive_weights(ranks, node, eps), rtol=1e-12)
+def test_runs_give_the_weight_of_every_place(
+    counts, ends, q, eps, is_leaf, look_ups, grid, source, shares, densities
+):
+    """What a run proposes, as often as it is kept, whatever was looked up; outside: nothing."""
+    grid = GRIDS[grid]
+    ranks, (lo, hi) = source(counts, grid), sorted(ends)
+    first, last = lo // 4, hi // 4 + 1
+    cuts = [first, *sorted(first + round(share * (last - first)) for share in shares), last]
+    measure = step_measure_of(grid, cuts, densities)
+    node = node_between(ranks, lo, hi, q, eps, is_leaf, measure)
+    with mock.patch.object(exponential_module, "_LOOK_UPS", LOOK_UPS[look_ups]):
+        weights = place_weights(ranks, node)[0]
+    np.testing.assert_allclose(weights, naive_weights(counts, grid, node), rtol=1e-12)
 
 
-@settings(max_examples=200)
-@given(
-    nearest=st.floats(0, 66),
-    slope=st.one_of(st.just(0.0), st.floats(1e-15, 60)),
-    length=st.integers(1, 400),
-)
-def test_weight_of_a_segment_is_the_sum_over_its_positions(nearest, slope, length):
-    mass = 7 if slope else 7 * length
-    fields = (np.array([[value]]) for value in (0, length, mass, nearest, slope, True))
-    total = 7 * math.fsum(math.exp(-(nearest + slope * j)) for j in range(length))
-    assert Segments(*fields, n_runs=0).weights()[0, 0] == pytest.approx(total, rel=1e-12)
-
-
-def test_weights_of_2_to_the_minus_90_are_as_accurate_as_the_best():
+@pytest.mark.parametrize("is_leaf", [False, True])
+def test_weights_of_2_to_the_minus_90_are_as_accurate_as_the_best(is_leaf):
     """A record every 2 positions in a long node: near weights 1, far ones e^-62."""
-    ranks = column_of([1] * 64, tiny_grid(64, 2))
-    node = one_node(0, 127, 0, 2 * 2 * 64, 0.5)
-    weights = position_weights(ranks, node, 4.0)
-    assert weights.min() < 2.0**-90 * weights.max() * 2
-    np.testing.assert_allclose(weights, naive_weights(ranks, node, 4.0), rtol=1e-12)
+    counts, grid = [1] * 64, tiny_grid(64, 2)
+    ranks = column_of(counts, grid)
+    node = whole_node(ranks, 0.5, 4.0, is_leaf)
+    weights, naive = place_weights(ranks, node)[0], naive_weights(counts, grid, node)
+    assert naive[naive > 0].min() < 2.0**-90 * naive.max() * 2
+    np.testing.assert_allclose(weights, naive, rtol=1e-12)
+
+
+def in_one(batches):
+    """One batch of the nodes of several."""
+    names = ("column", "lo", "hi", "lo_rank", "hi_rank", "q", "eps", "is_leaf")
+    fields = [np.concatenate([getattr(batch, name) for batch in batches]) for name in names]
+    measures = [batch.measure for batch in batches]
+    of_all = [np.concatenate(of) for of in zip(*(vars(m).values() for m in measures), strict=True)]
+    return Nodes(*fields, StepMeasure(*of_all))
 
 
 def test_a_batch_of_nodes_has_the_weights_of_its_nodes(rng):
-    """Rows that need more columns than others, nodes without records, and one position."""
+    """Nodes that need more look-ups than others, that have no records, and of one position."""
     ranks = column_of([0, 3, 0, 0, 9, 1, 0, 40], tiny_grid(8, 4))
     ends = [(0, 31), (5, 6), (8, 15), (8, 8), (17, 30), (29, 31)]
-    rows = [node_between(ranks, lo, hi, rng.random()) for lo, hi in ends]
-    nodes = together_in_one(rows)
-    scores = Scores.at(nodes, 0.7, ranks.grid)
-    together = node_segments(ranks, nodes, scores).weights()
-    for row, weights in zip(rows, together, strict=True):
-        alone = node_segments(ranks, row, Scores.at(row, 0.7, ranks.grid)).weights()
-        assert np.array_equal(weights[weights > 0], alone[alone > 0])
+    rows = [
+        node_between(ranks, lo, hi, rng.random(), rng.choice([0.01, 0.7, 100]), is_leaf)
+        for lo, hi in ends
+        for is_leaf in (False, True)
+    ]
+    of_all = place_weights(ranks, in_one(rows))
+    for row, weights in zip(rows, of_all, strict=True):
+        np.testing.assert_allclose(weights, place_weights(ranks, row)[0], rtol=1e-14)
 
 
 def test_target_is_exact():
-    node = one_node(0, 9, 10, 10 + 2**61 + 1, 1 / 3)
-    scores = Scores.at(node, 1.0, tiny_grid(5, 2))
+    ranks = column_of([1] * 5, tiny_grid(5, 2))
+    node = whole_node(ranks, 1 / 3, 1.0)
+    node = Nodes(*(*list(vars(node).values())[:3], np.array([10]), np.array([11 + 2**61])),
+                 *list(vars(node).values())[5:])  # fmt: skip
+    scores = Scores.of(node, 2)
     exact = 10 + Fraction(1 / 3) * (2**61 + 1)
-    assert scores.target[0] == exact.__floor__()
-    assert scores.remainder[0] == pytest.approx(float(exact - int(scores.target[0])))
+    assert scores.target[0] == math.floor(exact)
+    assert scores.remainder[0] == pytest.approx(float(exact - math.floor(exact)))
 
 
-@pytest.mark.parametrize("ahead", LOOKS, ids=["all records", "some", "few", "hardly any"])
-@pytest.mark.parametrize("grid", [tiny_grid(8, 2), lumpy_grid(4)], ids=["even", "lumpy"])
-def test_draw_has_the_distribution_of_the_weights_whatever_it_looks_at(grid, ahead, monkeypatch):
-    monkeypatch.setattr(exponential_module, "_AHEAD", ahead)
-    ranks = column_of([3, 0, 2, 4, 0, 1, 1, 1][: grid.n_cells], grid)
-    node = node_between(ranks, 1, 14, 0.4)
-    exact = np.array(naive_weights(ranks, node, 2.0))
-    positions, units = draw(ranks, together_in_one([node] * 8000), 2.0, seeded(7))
-    assert units.tolist() == [rank_units(ranks, position) for position in positions.tolist()]
-    drawn = np.bincount(positions - 1, minlength=14)
-    expected = exact / exact.sum() * drawn.sum()
-    assert chisquare(drawn, expected).pvalue > 1e-3
-    wrong = np.array(naive_weights(ranks, node, 2.6))
-    assert chisquare(drawn, wrong / wrong.sum() * drawn.sum()).pvalue < 1e-3
+def test_score_is_the_distance_of_the_target_to_the_ranks():
+    scores = Scores(np.array([0.5]), np.array([100]), np.array([0.25]))
+    low, high = np.array([[90, 90, 100, 101, 104]]), np.array([[98, 100, 101, 102, 104]])
+    assert scores.of_interval(low, high)[0].tolist() == [1.125, 0.125, 0.0, 0.375, 1.875]
 
 
-def test_no_draw_warns_whatever_the_weights():
-    """A warning would depend on the data: weights that underflow, overflow or are nothing."""
-    ranks = CellCounts([5, 2**39, 2**40 - 1], [1, 10**9, 3], UnboundedGrid())
-    last, units = 2**61 - 1, 2**22 * ranks.n_records
-    for eps in (1e-12, 1e-3, 1.0, 1e3, 1e12, 1e300):
-        for q in (1e-9, 0.5, 1 - 1e-9):
-            with warnings.catch_warnings(), np.errstate(all="warn"):
-                warnings.simplefilter("error")
-                draw(ranks, together_in_one([one_node(0, last, 0, units, q)] * 20), eps, seeded(1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert race(np.array([[5e-324, 0.0], [0.0, 1e308]]), seeded(2)).tolist() == [0, 1]
+@pytest.mark.parametrize(
+    ("eps", "q", "expected"),
+    [(1.0, 0.5, 1.0), (1.0, 0.25, 2 / 3), (3.0, 0.9, 3 / 1.8), (1e300, 0.5, None)],
+)
+def test_eta_is_eps_over_twice_the_sensitivity(eps, q, expected):
+    ranks = column_of([1, 1], tiny_grid(2, 4))
+    eta = Scores.of(whole_node(ranks, q, eps), 4).eta[0]
+    of_record = eta * RECORD_WEIGHT * 4
+    assert eta == 96 * math.log(2) if expected is None else of_record == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("ends", [(0, 16), (1, 3), (3, 5), (2, 13), (7, 16), (5, 6)], ids=str)
-def test_positions_of_an_empty_range_are_drawn_by_their_masses(ends):
-    start, end = (np.full(20_000, value) for value in ends)
-    positions = draw_by_mass(start, end, lumpy_grid(4), seeded(9))
+@pytest.mark.parametrize("is_leaf", [False, True], ids=["position", "cell"])
+@pytest.mark.parametrize("look_ups", LOOK_UPS.values(), ids=LOOK_UPS)
+@pytest.mark.parametrize("grid", [tiny_grid(8, 2), lumpy_grid(2, 8)], ids=["even", "lumpy"])
+def test_draw_has_the_distribution_of_the_weights_whatever_is_looked_up(
+    grid, look_ups, is_leaf, monkeypatch
+):
+    monkeypatch.setattr(exponential_module, "_LOOK_UPS", look_ups)
+    monkeypatch.setattr(exponential_module, "_NODES_AT_ONCE", 2**14)
+    counts = [3, 0, 2, 4, 0, 1, 1, 1]
+    ranks = column_of(counts, grid)
+    measure = step_measure_of(grid, [0, 2, 4, 4, 7], [1.0, 0.3, 9.0, 2.0])
+    node = node_between(ranks, 1, 12, 0.4, 2.0, is_leaf, measure)
+    positions, split_ranks = draw(ranks, repeated(node, 4000), seeded(7))
+    if is_leaf:
+        positions = positions // 2 * 2
+    else:
+        assert split_ranks.tolist() == [middle_rank(ranks, p) for p in positions.tolist()]
     drawn = np.bincount(positions, minlength=16)
-    masses = np.array(naive_masses(lumpy_grid(4)))
-    masses[: ends[0]] = masses[ends[1] :] = 0
-    assert np.all(drawn[masses == 0] == 0)
-    expected = (masses / masses.sum() * drawn.sum())[masses > 0]
-    assert expected.size == 1 or chisquare(drawn[masses > 0], expected).pvalue > 1e-3
+
+    def p_value(eps):
+        exact = naive_weights(counts, grid, node_between(ranks, 1, 12, 0.4, eps, is_leaf, measure))
+        assert np.all(drawn[exact == 0] == 0)
+        expected = exact[exact > 0] / exact.sum() * drawn.sum()
+        return chisquare(drawn[exact > 0], expected).pvalue
+
+    assert p_value(2.0) > 1e-3
+    assert p_value(2.6) < 1e-3
+
+
+def test_draws_in_pieces_have_the_distribution_of_the_weights(monkeypatch):
+    monkeypatch.setattr(exponential_module, "_NODES_AT_ONCE", 3)
+    counts, grid = [1, 2, 0, 3], tiny_grid(4, 1)
+    ranks = column_of(counts, grid)
+    nodes = [whole_node(ranks, q, 1.0, is_leaf) for q in (0.2, 0.7) for is_leaf in (False, True)]
+    positions = draw(ranks, repeated(in_one(nodes), 1001), seeded(8))[0].reshape(-1, 4)
+    for node, drawn in zip(nodes, positions.T, strict=True):
+        exact = naive_weights(counts, grid, node)
+        expected = exact / exact.sum() * drawn.size
+        assert chisquare(np.bincount(drawn, minlength=4), expected).pvalue > 1e-3
 
 
 def test_nodes_of_a_batch_are_drawn_independently():
     ranks = column_of([1, 2, 1, 0], tiny_grid(4, 1))
-    node = node_between(ranks, 0, 3, 0.5)
-    positions, _ = draw(ranks, together_in_one([node] * 20_000), 0.5, seeded(8))
+    node = whole_node(ranks, 0.5, 0.5)
+    positions, _ = draw(ranks, repeated(node, 20_000), seeded(8))
     pairs = np.bincount(4 * positions[::2] + positions[1::2], minlength=16)
     chances = np.bincount(positions, minlength=4) / positions.size
     assert chisquare(pairs, np.outer(chances, chances).ravel() * pairs.sum()).pvalue > 1e-3
+
+
+class EveryInteger:
+    """Instead of random integers below a bound: each of them once."""
+
+    def integers_below(self, bounds):
+        assert np.all(bounds == bounds.size)
+        return np.arange(bounds.size)
+
+
+@pytest.mark.parametrize("per_cell", [1, 2, 4])
+@pytest.mark.parametrize("kind", [tiny_grid, lumpy_grid])
+def test_positions_of_every_range_are_drawn_by_their_measures(kind, per_cell):
+    """Every unit of measure of the range belongs to its position."""
+    grid = lumpy_grid(per_cell, 5) if kind is lumpy_grid else tiny_grid(5, per_cell)
+    measures = np.repeat(cell_measures(grid), per_cell)
+    for first, end in itertools.combinations(range(measures.size + 1), 2):
+        total = int(measures[first:end].sum())
+        ends = np.full(total, first), np.full(total, end), grid, np.zeros(total, dtype=int)
+        drawn = np.bincount(draw_by_measure(*ends, EveryInteger()), minlength=measures.size)
+        assert np.array_equal(drawn[first:end], measures[first:end])
+        assert drawn.sum() == total
+
+
+def test_ranges_of_real_grids_are_drawn_by_their_measures(rng):
+    """Around round numbers: all units of measure of a few cells, some of whose positions count."""
+    grid = make_grid([(-np.inf, np.inf), (0.0, 1.0)], 18)
+    for column, number in itertools.product((0, 1), (0.0, 0.25, 0.5, 0.3)):
+        cell = int(grid.cells_of(np.array([number]), np.array([column]))[0])
+        cells = np.arange(max(cell - 2, 0), cell + 3)
+        edges = grid.measure_before(
+            np.append(cells, cells[-1] + 1), np.full(cells.size + 1, column)
+        )
+        measures = np.repeat(np.diff(edges), grid.positions_per_cell)
+        offset = cells[0] * grid.positions_per_cell
+        for _ in range(10):
+            first, end = np.sort(rng.integers(0, measures.size, 2))
+            total = int(measures[first:end].sum())
+            if not 0 < total < 10**5:
+                continue
+            ends = np.full(total, offset + first), np.full(total, offset + end)
+            columns = np.full(total, column)
+            drawn = draw_by_measure(*ends, grid, columns, EveryInteger()) - offset
+            assert np.array_equal(np.bincount(drawn, minlength=end)[first:], measures[first:end])
 
 
 def chance_to_win(weight, rival):
@@ -245,62 +325,111 @@ def test_race_never_lets_nothing_win():
     weights = np.zeros((60, 300))
     weights[:, [5, 123]] = 1e-30
     assert set(race(weights, seeded(0)).tolist()) == {5, 123}
+    with np.errstate(over="ignore"):
+        assert race(np.array([[5e-324, 0.0], [0.0, 1e308]]), seeded(2)).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(("slope", "length"), [(0.3, 11), (2.0, 8), (40.0, 3), (1e-9, 1)])
-def test_truncated_geometric_follows_its_weights(slope, length):
-    others = np.full(8000, 3.0), np.full(8000, 40)  # longer ones, which must not disturb
-    slopes, lengths = np.full(8000, slope), np.full(8000, length)
-    slopes, lengths = np.append(slopes, others[0]), np.append(lengths, others[1])
-    draws = truncated_geometric(slopes, lengths, seeded(5))[:8000]
-    drawn = np.bincount(draws, minlength=length)
-    weights = np.exp(-slope * np.arange(length))
-    expected = weights / weights.sum() * drawn.sum()
-    likely = expected > 1
-    assert drawn.size == length and drawn[~likely].sum() <= 3
-    if likely.sum() > 1:
-        scaled = expected[likely] * drawn[likely].sum() / expected[likely].sum()
-        assert chisquare(drawn[likely], scaled).pvalue > 1e-3
+def test_place_that_is_no_worse_than_its_bound_is_always_kept():
+    scores = np.array([0.0, 0.3, 66.0, 700.0, 1e300])
+    assert chances_to_keep(scores, scores).tolist() == [1.0] * 5
+    assert chances_to_keep(np.zeros(1), np.array([1e300]))[0] == FLOOR / (1 + FLOOR)
 
 
-@pytest.mark.parametrize("bit", [3, 10])
-def test_improbable_bits_of_the_geometric_have_their_odds(bit):
-    """Bit k is set iff U < odds / (1 + odds): drive the uniforms around the threshold."""
-    slope = 0.05
-    odds = math.exp(-slope * 2**bit)
-    chance = odds / (1 + odds)
-    length = 2 ** (bit + 1)
-    for factor, expected in ((1 - 1e-14, 2**bit), (1 + 1e-14, 0)):
-        given = np.full(bit + 1, 0.999)
-        given[bit] = chance * factor
-        randomness = ScriptedRandomness([])
-        randomness.uniforms = lambda n, given=given: given[:n]
-        drawn = truncated_geometric(np.array([slope]), np.array([length]), randomness)
-        assert drawn[0] == expected
+def weights_of_records(cells_and_counts):
+    """The ranks of a column of the grid without bounds that has so many records in some cells."""
+    cells, counts = zip(*cells_and_counts, strict=True)
+    summary = Summary(np.array(cells), np.array(counts) * RECORD_WEIGHT)
+    return CellWeights([summary], make_grid([(-np.inf, np.inf)]))
 
 
+@pytest.mark.parametrize("is_leaf", [False, True])
 @pytest.mark.parametrize(
     ("counts", "eps"),
     [([50_010, 49_990], 1.0), ([500_100, 499_900], 0.1), ([100_598, 8, 390, 99_004], 0.01)],
     ids=str,
 )
-def test_ties_do_not_make_many_rounds(counts, eps, monkeypatch):
+def test_ties_do_not_make_many_rounds(counts, eps, is_leaf, monkeypatch):
     """The bound of a run is near to its weight, also beside a cell with very many records."""
-    cells = np.array([0, 1, 2, 1000])[: len(counts)] + 2**39
-    ranks = CellCounts(cells, counts, UnboundedGrid())
-    node = one_node(0, 2**61 - 1, 0, ranks.n_records * 2**22, 0.5)
+    ranks = weights_of_records(zip((0, 1, 2, 1000), counts, strict=False))
+    node = whole_node(ranks, 0.5, eps, is_leaf)
     rounds = []
     monkeypatch.setattr(exponential_module, "race", lambda *args: rounds.append(1) or race(*args))
     for seed in range(50):
-        draw(ranks, node, eps, seeded(seed))
+        draw(ranks, node, seeded(seed))
     assert len(rounds) < 10 * 50
 
 
 def test_work_of_a_node_depends_neither_on_the_records_nor_on_the_budget():
-    sizes = []
     for n, eps in itertools.product((10**4, 10**6), (1e-9, 1e-3, 0.5, 30.0)):
-        ranks = CellCounts(np.arange(n) * 1000, np.ones(n, dtype=int), UnboundedGrid())
-        node = one_node(0, 2**61 - 1, 0, n * 2**22, 0.3)
-        scores = Scores.at(node, eps, ranks.grid)
-        sizes.append(node_segments(ranks, node, scores).start.size)
-    assert max(sizes) < 200
+        ranks = CellWeights(
+            [Summary(np.arange(n) * 1000, np.full(n, RECORD_WEIGHT))],
+            make_grid([(-np.inf, np.inf)]),
+        )
+        node = whole_node(ranks, 0.3, eps)
+        scores = Scores.of(node, ranks.grid.positions_per_cell)
+        assert node_runs(ranks, node, scores).weights.size < 200
+
+
+def exact_weight(node, row, low, high, measure):
+    """base measure * (exp(-eta distance) + 2^-96) of one place, with 50 digits."""
+    with localcontext() as context:
+        context.prec = 50
+        q, eps = Fraction(node.q[row].item()), Fraction(node.eps[row].item())
+        lo, hi = int(node.lo_rank[row]), int(node.hi_rank[row])
+        target = lo + q * (hi - lo)
+        eta = eps / (2 * max(q, 1 - q)) / (RECORD_WEIGHT * 2**10)
+        exponent = eta * max(low - target, target - high, 0)
+        as_decimal = Decimal(exponent.numerator) / Decimal(exponent.denominator)
+        return Decimal(measure) * ((-as_decimal).exp() + Decimal(2) ** -96)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_error_of_a_weight_is_far_below_what_is_reserved(seed):
+    """Random places of random nodes of the real grid, against 50 digits: 1200 u are promised."""
+    rng = np.random.default_rng(seed)
+    values = np.sort(np.round(rng.standard_t(2, size=3000) * 100, 1))
+    grid = make_grid([(-np.inf, np.inf)])
+    ranks, per_cell = SortedColumns(values[None], grid), grid.positions_per_cell
+    n_nodes = 200
+    column = np.zeros(n_nodes, dtype=int)
+    ends = np.sort(rng.choice(values, (2, n_nodes)), axis=0)
+    lo, hi = per_cell * grid.cells_of(ends, 0) + rng.integers(0, per_cell, (2, n_nodes))
+    hi = np.maximum(lo, hi)
+    of_ends = [np.array([middle_rank(ranks, p) for p in end.tolist()]) for end in (lo, hi)]
+    q, eps = rng.uniform(0.01, 0.99, n_nodes), 10 ** rng.uniform(-4, 2, n_nodes)
+    closed = np.zeros(n_nodes, dtype=bool)
+    cells = lo // per_cell, hi // per_cell
+    measure = step_measure(grid, column, *cells, cells[0], closed, closed)
+    nodes = Nodes(column, lo, hi, *of_ends, q, eps, rng.random(n_nodes) < 0.5, measure)
+    scores = Scores.of(nodes, per_cell)
+    runs = node_runs(ranks, nodes, scores)
+    worst = 0.0
+    for row in range(n_nodes):
+        run = rng.choice(np.flatnonzero(runs.weights[row] > 0))
+        start, end = (int(runs.cuts[row, run + side]) for side in (0, 1))
+        position = np.array([rng.integers(start, end)])
+        low, high = rank_intervals(ranks, nodes, np.array([row]), position)
+        score = scores[row : row + 1].of_interval(low, high)
+        chance = chances_to_keep(runs.nearest[row, run], score)[0]
+        segment = np.searchsorted(measure.cuts[row], start // per_cell, side="right") - 1
+        of_run = even_grid_measure(grid, start, end)
+        weight = Decimal(runs.weights[row, run].item()) * Decimal(chance.item())
+        base = Fraction(of_run) * Fraction(measure.densities[row, segment].item())
+        exact = exact_weight(nodes, row, int(low[0]), int(high[0]), 1)
+        with localcontext() as context:
+            context.prec = 50
+            exact *= Decimal(base.numerator) / Decimal(base.denominator)
+            worst = max(worst, abs(float(weight / exact - 1)))
+    assert 2.0**-54 < worst < 300 * 2.0**-53
+
+
+def even_grid_measure(grid, start, end):
+    """The grid measure of the positions from `start` to `end`, cell by cell at both ends."""
+    per_cell = grid.positions_per_cell
+
+    def before(position):
+        cell, sub = divmod(position, per_cell)
+        at, behind = grid.measure_before(np.array([cell, cell + 1]), np.zeros(2, dtype=int))
+        return per_cell * int(at) + sub * int(behind - at)
+
+    return before(end) - before(start)

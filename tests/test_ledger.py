@@ -1,5 +1,6 @@
 """The ledger counts right: totals, caps, refusals, and what a record holds."""
 
+import contextlib
 import copy
 import json
 import math
@@ -7,20 +8,20 @@ import os
 import pathlib
 import pickle
 import sys
+import threading
+import time
+import traceback
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpq_sklearn.accounting import (
-    PrivacyLoss,
-    best_composition,
-    compose,
-    eps_of_zcdp,
-    rho_of_approximate_dp,
-)
-from dpq_sklearn.ledger.file import LedgerError
-from dpq_sklearn.ledger.ledger import BudgetExceededError, BudgetLeft, PrivacyLedger, charge
+from dpq_sklearn.accounting.conversions import eps_of_zcdp, rho_of_approximate_dp
+from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, best_composition, compose
+from dpq_sklearn.ledger.file import LedgerError, with_release
+from dpq_sklearn.ledger.ledger import BudgetExceededError, BudgetLeft, PrivacyLedger, charge, opened
 
 
 @pytest.fixture
@@ -63,6 +64,62 @@ def test_releases_with_a_delta_count_by_their_rho_alone():
     assert best_composition(known, delta=0.0).eps == math.inf
 
 
+def test_known_pure_eps_of_releases_with_a_delta_counts():
+    """What they cost without a delta is one of the bounds, whatever they were asked for."""
+    known = [PrivacyLoss(0.5, 1e-7, 10.0, pure_eps=0.75)] * 2
+    for delta in (0.0, 1e-9, 1e-6):
+        total = best_composition(known, delta)
+        assert (total.eps, total.delta) == (1.5, 0.0)
+
+
+# A release whose eps and delta were found by a better account than its rho alone allows.
+OPTIMAL = PrivacyLoss(1.0, 1e-6, 1.3 * rho_of_approximate_dp(1.0, 1e-6), pure_eps=4.0)
+
+
+def test_eps_and_delta_add_up_if_the_first_release_fits_in_no_other_way():
+    half = replace(OPTIMAL, delta=5e-7)
+    total = best_composition([half, half, pure(0.5)], delta=1e-6, cap=1.0)
+    assert (total.eps, total.delta) == (2.5, 1e-6)
+    assert best_composition([half], delta=1e-6).eps > 1.0  # without a cap nothing is ruled out
+
+
+def test_eps_and_delta_do_not_add_up_after_a_release_that_fits_by_rho_or_pure_eps():
+    """Or else sequences of both kinds could happen, and each kind would need the whole delta."""
+    second = replace(OPTIMAL, eps=0.5, delta=5e-7)
+    for first in (PrivacyLoss(0.1, 1e-7, 1e-6, pure_eps=4.0), pure(0.1)):
+        assert best_composition([first, second], delta=1e-6, cap=1.0).eps > 1.0
+        assert best_composition([second, first], delta=1e-6, cap=1.0).eps == 0.6
+
+
+def test_eps_and_delta_do_not_add_up_beyond_the_delta():
+    half = replace(OPTIMAL, eps=0.1, delta=6e-7)
+    assert best_composition([half, half], delta=1e-6, cap=1.0).eps > 1.0
+
+
+@given(
+    st.lists(
+        st.builds(
+            PrivacyLoss,
+            eps=st.floats(0.01, 1.0),
+            delta=st.sampled_from([0.0, 1e-7, 1e-6]),
+            rho=st.floats(1e-4, 0.2),
+            pure_eps=st.floats(1.0, 4.0),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.floats(0.1, 5.0),
+)
+@settings(max_examples=200, deadline=None)
+def test_totals_under_a_cap_are_never_larger_than_by_rho_or_pure_eps_alone(releases, cap):
+    """A total that is within the cap is the smallest one that is known to be valid."""
+    total, plain = best_composition(releases, 1e-6, cap), best_composition(releases, 1e-6)
+    sums = compose(releases)
+    assert plain.eps == min(sums.pure_eps, eps_of_zcdp(sums.rho, 1e-6))
+    assert total.eps <= plain.eps or min(total.eps, plain.eps) > cap
+    assert total.eps == plain.eps or (total.eps, total.delta) == (sums.eps, sums.delta)
+
+
 @given(
     st.lists(st.floats(1e-3, 2.0), max_size=30),
     st.sampled_from([0.0, 1e-9, 1e-6, 1e-2]),
@@ -100,18 +157,27 @@ def test_parts_of_a_cap_fit_although_they_are_not_exact_in_binary(path, n, cap):
     assert not ledger.check(cap * 1e-6)
 
 
-def test_refusal_says_what_was_asked_and_what_is_left_and_changes_nothing(path):
+def test_refusal_says_what_is_left_and_changes_nothing(path):
     ledger = PrivacyLedger(path, eps=1.0)
     charge(ledger, pure(0.75), what="DPKBinsDiscretizer.fit")
     before = pathlib.Path(path).read_bytes()
     with pytest.raises(BudgetExceededError) as caught:
         charge(ledger, pure(0.5), what="DPKBinsDiscretizer.fit")
     message = str(caught.value)
-    for part in ("DPKBinsDiscretizer.fit", "eps=0.5", "eps=0.25 is left", "eps=1", repr(path)):
+    for part in ("DPKBinsDiscretizer.fit", "eps=0.25 is left", "eps=1", repr(path)):
         assert part in message
+    assert len(message.splitlines()) == 1
     assert caught.value.asked == pure(0.5)
-    assert caught.value.remaining == BudgetLeft(eps=0.25, rho=0.0)
+    assert caught.value.left == BudgetLeft(eps=0.25, rho=0.0)
     assert pathlib.Path(path).read_bytes() == before
+
+
+def test_traceback_of_a_refusal_does_not_lead_through_the_file(path):
+    with pytest.raises(BudgetExceededError) as caught:
+        charge(PrivacyLedger(path, eps=1.0), pure(2.0), what="fit")
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert [frame.name for frame in frames[1:]] == ["charge"]
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
 
 
 def test_refusal_survives_pickling(path):
@@ -121,11 +187,11 @@ def test_refusal_survives_pickling(path):
     again = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(again, BudgetExceededError)
     assert str(again) == str(caught.value)
-    assert (again.asked, again.remaining) == (caught.value.asked, caught.value.remaining)
+    assert (again.asked, again.left) == (caught.value.asked, caught.value.left)
 
 
-def test_zcdp_total_counts_where_it_is_smaller(path):
-    ledger = PrivacyLedger(path, eps=1.0, delta=1e-6)
+def test_zcdp_total_counts_where_it_is_smaller():
+    ledger = PrivacyLedger(eps=1.0, delta=1e-6)
     assert ledger.remaining().rho == rho_of_approximate_dp(1.0, 1e-6)
     most = math.floor(rho_of_approximate_dp(1.0, 1e-6) / (0.02**2 / 8))
     for _ in range(most):
@@ -142,9 +208,41 @@ def test_release_of_the_whole_eps_and_delta_fits_into_an_equal_cap(path):
     assert ledger.remaining().eps < 1e-4
 
 
+def test_release_of_a_better_account_fits_into_an_equal_cap_once():
+    ledger = PrivacyLedger(eps=1.0, delta=1e-6)
+    charge(ledger, OPTIMAL, what="fit")
+    assert (ledger.spent().eps, ledger.spent().delta) == (1.0, 1e-6)
+    assert ledger.remaining() == BudgetLeft(0.0, 0.0)
+    with pytest.raises(BudgetExceededError):
+        charge(ledger, pure(1e-3), what="fit")
+    half = PrivacyLedger(eps=1.0, delta=1e-6)
+    charge(half, replace(OPTIMAL, eps=0.5), what="fit")
+    assert half.remaining() == BudgetLeft(0.5, 0.0)
+    assert half.check(0.5) and not half.check(0.501) and not half.check(rho=1e-9)
+
+
+def test_record_holds_the_cost_in_every_unit_and_the_account(path):
+    ledger = PrivacyLedger(path, eps=5.0, delta=1e-6)
+    charge(ledger, replace(OPTIMAL, account="optimal composition"), what="fit")
+    charge(ledger, PrivacyLoss(0.1, 1e-6, 1e-6), what="fit")
+    one, two = PrivacyLedger(path).records()
+    assert (one.eps, one.delta, one.rho) == (OPTIMAL.eps, OPTIMAL.delta, OPTIMAL.rho)
+    assert (one.pure_eps, one.account) == (4.0, "optimal composition")
+    assert (two.pure_eps, two.account) == (math.inf, "sum of eps")
+    assert PrivacyLedger(path).spent().eps == eps_of_zcdp(OPTIMAL.rho + 1e-6, 1e-6)
+
+
+def test_release_with_a_delta_fits_into_a_pure_budget_by_its_pure_eps_alone():
+    ledger = PrivacyLedger(eps=5.0)
+    charge(ledger, OPTIMAL, what="fit")
+    assert (ledger.spent().eps, ledger.remaining().eps) == (4.0, 1.0)
+    with pytest.raises(BudgetExceededError):
+        charge(ledger, OPTIMAL, what="fit")
+
+
 def test_release_with_a_delta_never_fits_into_a_pure_budget(path):
     ledger = PrivacyLedger(path, eps=1.0)
-    with pytest.raises(BudgetExceededError, match="delta=0 takes pure releases"):
+    with pytest.raises(BudgetExceededError, match="delta=0 it counts the pure eps"):
         charge(ledger, PrivacyLoss(0.1, 1e-6, 0.001), what="fit")
 
 
@@ -178,8 +276,8 @@ def test_without_caps_it_only_keeps_a_record(path):
     st.sampled_from([(1.0, None, None), (2.0, 1e-6, None), (None, None, 0.1), (1.0, 1e-3, 0.05)]),
 )
 @settings(max_examples=60, deadline=None)
-def test_what_remains_fits_and_a_little_more_in_either_unit_does_not(tmp_path_factory, eps, caps):
-    ledger = PrivacyLedger(tmp_path_factory.mktemp("ledger") / "budget.sqlite", *caps)
+def test_what_remains_fits_and_a_little_more_in_either_unit_does_not(eps, caps):
+    ledger = PrivacyLedger(None, *caps)
     for amount in eps:
         if ledger.check(amount):
             ledger.spend(amount, what="release")
@@ -249,6 +347,51 @@ def test_a_cap_cannot_be_put_on_a_record_afterwards(path):
         PrivacyLedger(path, eps=1.0)
 
 
+# In memory
+
+
+def test_ledger_without_a_path_is_in_memory_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger(eps=1.0)
+    charge(ledger, pure(0.75), what="fit")
+    assert ledger.path is None and ledger.caps == (1.0, 0.0, None)
+    assert "in memory, for this process only: 0.75 of 1 eps spent" in repr(ledger)
+    assert "in memory" in ledger._repr_html_()
+    with pytest.raises(BudgetExceededError, match=r"ledger in memory .* eps=0\.25 is left"):
+        charge(ledger, pure(0.5), what="fit")
+    assert [record.eps for record in ledger.records()] == [0.75]
+    assert os.listdir(tmp_path) == []
+
+
+def test_ledgers_in_memory_are_apart():
+    one, other = PrivacyLedger(eps=1.0), PrivacyLedger(eps=1.0)
+    charge(one, pure(1.0), what="fit")
+    assert other.remaining().eps == 1.0 and one != other
+
+
+def test_threads_share_a_ledger_in_memory(monkeypatch):
+    def slow_release(*arguments):
+        time.sleep(0.001)  # let the other threads look at what is left in the meantime
+        return with_release(*arguments)
+
+    monkeypatch.setattr("dpq_sklearn.ledger.memory.with_release", slow_release)
+    ledger = PrivacyLedger(eps=1.0)
+    granted = []
+
+    def spend():
+        for _ in range(5):
+            with contextlib.suppress(BudgetExceededError):
+                charge(ledger, pure(0.125), what="fit")
+                granted.append(1)
+
+    threads = [threading.Thread(target=spend) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(granted) == len(ledger.records()) == 8
+
+
 # Objects and paths
 
 
@@ -280,8 +423,9 @@ def test_what_is_no_path_raises(bad):
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
 )
-def test_copies_spend_from_the_same_budget(path, copied):
-    ledger = PrivacyLedger(path, eps=1.0).with_note("the copy")
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_copies_spend_from_the_same_budget(path, copied, in_memory):
+    ledger = PrivacyLedger(None if in_memory else path, eps=1.0).with_note("the copy")
     again = copied(ledger)
     assert again == ledger and hash(again) == hash(ledger)
     charge(again, pure(0.75), what="fit")
@@ -291,9 +435,10 @@ def test_copies_spend_from_the_same_budget(path, copied):
         charge(ledger, pure(0.75), what="fit")
 
 
-def test_pickle_does_not_change_when_something_is_spent(path):
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_pickle_does_not_change_when_something_is_spent(path, in_memory):
     """Or else a cache keyed by the pickled estimator would miss, and spend again."""
-    ledger = PrivacyLedger(path, eps=1.0)
+    ledger = PrivacyLedger(None if in_memory else path, eps=1.0)
     before = pickle.dumps(ledger)
     charge(ledger, pure(0.5), what="fit")
     assert pickle.dumps(ledger) == before
@@ -309,6 +454,22 @@ def test_relative_path_keeps_its_place_when_the_working_directory_changes(tmp_pa
     assert os.listdir(tmp_path / "elsewhere") == []
 
 
+@pytest.mark.parametrize("make", [str, pathlib.Path])
+def test_relative_path_without_an_object_is_refused(tmp_path, monkeypatch, make):
+    """It would mean another file after a change of the working directory."""
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger("budget.sqlite", eps=1.0)
+    with pytest.raises(ValueError, match=r"absolute path.*PrivacyLedger\('budget.sqlite'\)"):
+        charge(make("budget.sqlite"), pure(0.5), what="fit")
+    assert ledger.records() == []
+
+
+def test_objects_are_equal_if_they_spend_from_the_same_budget(path):
+    ledger = PrivacyLedger(path, eps=1.0)
+    assert ledger == PrivacyLedger(path) == ledger.with_note("a note") == opened(path)
+    assert len({ledger, opened(path), PrivacyLedger(path + "2")}) == 2
+
+
 @pytest.mark.parametrize(
     "name", ["a b.sqlite", "100%25.sqlite", "q?mode=ro.sqlite", "#.db", "é.db"]
 )
@@ -319,11 +480,52 @@ def test_any_file_name_works(tmp_path, name):
     assert os.listdir(tmp_path) == [name]
 
 
-def test_ledgers_of_other_neighbours_are_not_mixed(path):
-    ledger = PrivacyLedger(path, eps=1.0)
-    with pytest.raises(ValueError, match="neighbours"):
-        charge(ledger, PrivacyLoss(0.1, 0.0, 0.1, neighbours="change one user"), what="fit")
-    assert ledger.records() == []
+# Rows and people
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize(
+    ("word", "own", "other"), [("rows", ROWS, PEOPLE), ("people", PEOPLE, ROWS)]
+)
+def test_rows_and_people_do_not_add_up_under_one_cap(path, in_memory, word, own, other):
+    ledger = PrivacyLedger(None if in_memory else path, eps=1.0, neighbours=word)
+    charge(ledger, replace(pure(0.25), neighbours=own), what="fit")
+    for attempt in (
+        lambda: charge(ledger, replace(pure(0.25), neighbours=other), what="fit"),
+        lambda: ledger.check(replace(pure(0.25), neighbours=other)),
+        lambda: ledger.spend(replace(pure(0.25), neighbours=other), what="fit"),
+    ):
+        with pytest.raises(ValueError, match="use one ledger") as caught:
+            attempt()
+        assert own in str(caught.value) and other in str(caught.value)
+    assert len(ledger.records()) == 1
+    assert ledger.neighbours == ledger.spent().neighbours == own
+
+
+def test_new_ledger_counts_rows_and_keeps_what_it_was_made_for(path):
+    assert PrivacyLedger(path, eps=1.0).neighbours == ROWS
+    PrivacyLedger(path, eps=1.0, neighbours="rows")
+    with pytest.raises(ValueError, match="neighbours that differ by"):
+        PrivacyLedger(path, neighbours="people")
+    people = PrivacyLedger(path + "2", neighbours="people")
+    assert PrivacyLedger(path + "2").neighbours == PEOPLE
+    assert "about people" in repr(people)
+
+
+def test_numbers_count_for_whomever_the_ledger_protects():
+    ledger = PrivacyLedger(eps=1.0, neighbours="people")
+    assert ledger.check(0.5)
+    ledger.spend(0.5, what="a histogram")
+    assert ledger.spent() == PrivacyLoss(0.5, 0.0, 0.125, neighbours=PEOPLE)
+
+
+@pytest.mark.parametrize("bad", ["users", ROWS.upper(), 1, ["rows"]])
+def test_other_neighbours_are_refused(path, bad):
+    with pytest.raises(ValueError, match='neighbours must be "rows" or "people"'):
+        PrivacyLedger(path, neighbours=bad)
+    with pytest.raises(ValueError, match="neighbours must be"):
+        PrivacyLoss(1.0, 0.0, 0.1, neighbours=bad)
+    assert not os.path.exists(path)
 
 
 # Records
@@ -339,7 +541,7 @@ def test_records_hold_the_public_facts(path):
     assert first.columns == ("age", "größe")
     assert first.detail == "n_bins=5"
     assert (first.eps, first.delta, first.rho) == (0.5, 0.0, 0.03)
-    assert first.seeded and first.note is None
+    assert first.seeded and first.note is None and first.pure_eps == 0.5
     assert (second.columns, second.seeded, second.note) == (1, False, "try 2")
     assert first.time.utcoffset().total_seconds() == 0
 
@@ -356,20 +558,43 @@ def test_frame_has_a_row_a_release(path):
     charge(ledger, pure(0.25), what="fit")
     frame = ledger.to_frame()
     assert list(frame.columns) == [
-        *("time", "what", "columns", "detail", "eps", "delta", "rho", "seeded", "note")
+        *("time", "what", "columns", "detail", "eps", "delta", "rho"),
+        *("pure_eps", "account", "seeded", "note"),
     ]
     assert frame["eps"].sum() == 0.75
     assert str(frame["time"].dtype).startswith("datetime64")
-    assert PrivacyLedger(path + "2").to_frame().shape == (0, 9)
+    assert PrivacyLedger(path + "2").to_frame().shape == (0, 11)
 
 
-@pytest.mark.parametrize("text", ["two\nlines", "\ud800", 3])
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", 3])
 @pytest.mark.parametrize("name", ["what", "detail", "note"])
 def test_texts_that_cannot_be_stored_raise_before_anything_is_spent(path, name, text):
     ledger = PrivacyLedger(path, eps=1.0)
     with pytest.raises(ValueError, match=f"{name} must be"):
         charge(ledger, pure(0.5), **{"what": "fit", name: text})
     assert ledger.records() == []
+
+
+@pytest.mark.parametrize("detail", [f"n_bins={np.full(60, 4)}", f"n_bins={[4] * 500}"])
+def test_long_details_are_kept_on_one_line_and_cut(detail):
+    ledger = PrivacyLedger(eps=1.0)
+    charge(ledger, pure(0.5), what="fit", detail=detail)
+    recorded = ledger.records()[0].detail
+    assert recorded.startswith("n_bins=[4") and recorded.isprintable() and len(recorded) <= 300
+
+
+def test_messages_show_no_arrays(path):
+    private = np.array([123.456, 789.012])
+    for attempt in (
+        lambda: PrivacyLedger(private),
+        lambda: PrivacyLedger(neighbours=private),
+        lambda: PrivacyLedger(path).with_note(private),
+        lambda: charge(private, pure(1.0), what="fit"),
+        lambda: charge(PrivacyLedger(path), pure(1.0), what="fit", detail=private),
+    ):
+        with pytest.raises(ValueError, match="ndarray") as caught:
+            attempt()
+        assert "123" not in str(caught.value)
 
 
 def test_column_names_may_be_anything(path):
@@ -457,7 +682,6 @@ def test_missing_optional_package_is_named(path, monkeypatch, module, method, hi
 
 
 def test_file_can_be_read_with_any_sqlite_tool(path):
-    import contextlib
     import sqlite3
 
     ledger = PrivacyLedger(path, eps=2.0)

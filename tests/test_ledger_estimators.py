@@ -39,6 +39,7 @@ def ledger(tmp_path):
     return PrivacyLedger(tmp_path / "budget.sqlite", eps=100.0)
 
 
+@pytest.mark.slow
 @transformers
 @pytest.mark.parametrize("as_path", [True, False], ids=["path", "object"])
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -157,7 +158,7 @@ def test_spend_stays_when_fit_fails_after_it(Transformer, ledger, data, monkeypa
     def fails(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpq_sklearn.estimators.base.release_values", fails)
+    monkeypatch.setattr("dpq_sklearn.estimators.base.release", fails)
     with pytest.raises(KeyboardInterrupt):
         Transformer(eps=0.5, ledger=ledger).fit(data[0])
     assert ledger.spent().eps == 0.5
@@ -178,6 +179,48 @@ def test_spend_stays_when_fit_fails_after_it(Transformer, ledger, data, monkeypa
 def test_bad_parameters_cost_nothing(Transformer, ledger, data, bad):
     with pytest.raises(ValueError):
         Transformer(**bad, ledger=ledger).fit(data[0])
+    assert ledger.records() == []
+
+
+def test_record_of_many_columns_with_their_own_numbers_of_bins(ledger, rng):
+    n_bins = np.full(60, 4)
+    DPKBinsDiscretizer(n_bins=n_bins, ledger=ledger).fit(rng.normal(size=(50, 60)))
+    assert ledger.records()[0].detail.startswith("n_bins=[4 4")
+
+
+@transformers
+def test_no_other_file_is_charged_after_a_change_of_the_working_directory(
+    Transformer, tmp_path, data, monkeypatch
+):
+    ledgers = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        ledgers.append(PrivacyLedger("budget.sqlite", eps=5.0))
+    with pytest.raises(ValueError, match="absolute path"):
+        Transformer(ledger="budget.sqlite").fit(data[0])
+    Transformer(ledger=ledgers[0]).fit(data[0])
+    assert [len(ledger.records()) for ledger in ledgers] == [1, 0]
+
+
+@transformers
+def test_ledger_in_memory_pays_in_clones_and_searches_of_its_process(Transformer, data):
+    ledger = PrivacyLedger(eps=4.0)
+    pipeline = make_pipeline(Transformer(eps=0.5, ledger=ledger), LogisticRegression())
+    search = GridSearchCV(pipeline, {"logisticregression__C": [0.1, 1.0]}, cv=3)
+    assert ledger.check(search) and plan_search(search).affordable
+    search.fit(*data)
+    assert ledger.spent().eps == 3.5
+    fitted = pickle.loads(pickle.dumps(search.best_estimator_))
+    assert fitted[0].ledger == ledger
+
+
+@pytest.mark.slow
+def test_ledger_in_memory_is_refused_in_worker_processes(data):
+    ledger = PrivacyLedger(eps=4.0)
+    pipeline = make_pipeline(DPKBinsDiscretizer(ledger=ledger), LogisticRegression())
+    with pytest.raises(LedgerError, match="belongs to the process that made it"):
+        cross_validate(pipeline, *data, cv=2, n_jobs=2, error_score="raise")
     assert ledger.records() == []
 
 
@@ -204,6 +247,7 @@ def test_refitting_spends_again_and_is_refused_when_the_budget_is_empty(
     transformer.transform(data[0])  # what was released stays usable, and is free
 
 
+@pytest.mark.slow
 def test_cross_validation_in_worker_processes_is_refused_for_good(tmp_path, data):
     ledger = PrivacyLedger(tmp_path / "small.sqlite", eps=2.0)
     pipeline = make_pipeline(DPKBinsDiscretizer(eps=0.5, ledger=ledger.path), LogisticRegression())

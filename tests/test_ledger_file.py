@@ -14,7 +14,7 @@ import threading
 import numpy as np
 import pytest
 
-from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger import file as ledger_file
 from dpq_sklearn.ledger.file import LedgerError
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
@@ -242,7 +242,7 @@ def test_threads_share_a_budget(path):
 
 AS_ORDINARY_USER = """
 import os, sqlite3, sys
-from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 from dpq_sklearn.ledger.file import LedgerError
 
@@ -273,6 +273,7 @@ print(ledger.spent().eps)
 """
 
 
+@pytest.mark.slow
 @needs_posix
 @pytest.mark.parametrize(
     ("file_mode", "folder_mode", "charged", "read", "created"),
@@ -300,7 +301,7 @@ def test_permission_denied_is_an_error_before_anything_is_spent(
 
 ON_A_LIMITED_DISK = """
 import resource, sys
-from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 from dpq_sklearn.ledger.file import LedgerError
 
@@ -321,6 +322,7 @@ print(n_charged)
 """
 
 
+@pytest.mark.slow
 @needs_posix
 @pytest.mark.parametrize("most_bytes", [1, 4096, 14_000, 20_480])
 def test_file_that_may_not_grow_is_an_error_and_loses_nothing(path, most_bytes):
@@ -330,7 +332,7 @@ def test_file_that_may_not_grow_is_an_error_and_loses_nothing(path, most_bytes):
 
 ON_A_FULL_DISK = """
 import os, subprocess, sys
-from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 from dpq_sklearn.ledger.file import LedgerError
 
@@ -371,6 +373,7 @@ print(n_charged, n_refused)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare to mount a small disk")
 def test_full_disk_is_an_error_and_loses_nothing(tmp_path):
     """On a small disk of its own, mounted where only the script sees it."""
@@ -416,6 +419,7 @@ def damaged_copies(intact, n_copies, seed):
         yield bytes(changed)
 
 
+@pytest.mark.slow
 def test_changed_bytes_anywhere_are_noticed_or_harmless(path, tmp_path):
     make_ledger(path, 25)
     original, intact = ledger_file.read(path), pathlib.Path(path).read_bytes()

@@ -1,10 +1,13 @@
 """Plans are right: what a search is forecast to cost is what the ledger holds after it."""
 
 import math
+import os
+import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from scipy.stats import loguniform, uniform
+from scipy.stats import expon, loguniform, poisson, randint, rv_discrete, uniform
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.decomposition import PCA
@@ -22,8 +25,8 @@ from sklearn.model_selection import (
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
 
-from dpq_sklearn.accounting import PrivacyLoss
-from dpq_sklearn.ledger.ledger import BudgetExceededError, PrivacyLedger, charge
+from dpq_sklearn.accounting.losses import PrivacyLoss
+from dpq_sklearn.ledger.ledger import BudgetExceededError, LedgerError, PrivacyLedger, charge
 from dpq_sklearn.planning.search import plan_search
 
 
@@ -102,7 +105,8 @@ def test_26_fits_of_a_search_over_5_values_with_5_folds():
     assert plan.n_fits == 26
     assert plan.total.eps == 5 * 15 + 5
     assert plan.least.eps == 5 * 15 + 1
-    assert "at most 26 private fits" in str(plan) and "dearest" in str(plan)
+    assert "at most 26 private fits that cost at most eps=80" in str(plan)
+    assert "most expensive" in str(plan)
 
 
 def test_default_folds_are_five_and_the_refit_may_be_off():
@@ -187,16 +191,68 @@ def test_random_search_with_a_generator_leaves_it_as_it_was():
     assert plan_search(search) == plan_search(search)
 
 
-def test_random_search_without_a_seed_is_planned_if_its_draws_do_not_change_the_cost():
+def test_random_search_without_a_seed_is_planned_exactly_if_its_draws_do_not_change_the_cost():
     downstream = {"logisticregression__C": loguniform(0.1, 10)}
-    assert plan_search(RandomizedSearchCV(classifier(), downstream, n_iter=4)).n_fits == 21
-    for distributions in (
-        {"binner__eps": uniform(0.1, 1.0)},
-        {"binner": ["passthrough", StandardScaler()]},
-        [{"logisticregression__C": [1.0]}, {"logisticregression": [Binner()]}],
-    ):
-        with pytest.raises(ValueError, match="random_state of RandomizedSearchCV must be an int"):
-            plan_search(RandomizedSearchCV(classifier(), distributions, n_iter=1))
+    plan = plan_search(RandomizedSearchCV(classifier(), downstream, n_iter=4))
+    assert (plan.n_fits, plan.total, plan.reasons) == (21, plan.least, ())
+    few = {"logisticregression__C": [0.1, 1.0]}
+    assert plan_search(RandomizedSearchCV(classifier(), few, n_iter=4)).n_fits == 11
+
+
+@pytest.mark.parametrize(
+    ("distributions", "dearest"),
+    [
+        ({"binner__eps": [0.5, 2.0, 1.0]}, 2.0),
+        ({"binner__eps": uniform(0.0, 1.5)}, 1.5),
+        ({"binner__eps": loguniform(0.5, 3.0), "logisticregression__C": uniform(1, 2)}, 3.0),
+        ({"binner__eps": randint(1, 5)}, 4),
+        ({"binner__eps": rv_discrete(values=([1, 3], [0.5, 0.5]))}, 3),
+        ({"binner": ["passthrough", Binner(0.5), Binner(2.5)]}, 2.5),
+        ({"binner": [Binner(0.5), Binner(0.75)], "binner__eps": uniform(0, 2)}, 2.0),
+        ([{"logisticregression__C": [1.0, 2.0]}, {"logisticregression": [Binner(0.5)] * 2}], 0.75),
+    ],
+)
+def test_random_search_without_a_seed_is_bounded_by_its_most_expensive_candidate(
+    distributions, dearest
+):
+    search = RandomizedSearchCV(classifier(), distributions, n_iter=3, cv=2)
+    plan = plan_search(search)
+    assert plan.total.eps == pytest.approx((2 * 3 + 1) * dearest)
+    assert plan.least.eps <= dearest and "without a random_state" in str(plan)
+    for seed in range(20):
+        drawn = plan_search(clone(search).set_params(random_state=seed))
+        assert drawn.n_fits <= plan.n_fits
+        assert plan.least.eps <= drawn.least.eps <= drawn.total.eps <= plan.total.eps
+
+
+def test_parameters_of_a_step_that_may_become_private_count():
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    distributions = {"standardscaler": [Binner()], "standardscaler__eps": uniform(1.0, 2.0)}
+    plan = plan_search(RandomizedSearchCV(pipeline, distributions, n_iter=1, refit=False))
+    assert plan.total.eps == pytest.approx(5 * 3.0)
+
+
+class Draws:
+    """A distribution that says nothing about its values."""
+
+    def rvs(self, random_state=None):
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    "distributions",
+    [
+        {"binner__eps": expon()},
+        {"binner__eps": poisson(2)},
+        {"binner__eps": Draws()},
+        {"binner__ledger": uniform(0, 1)},
+        {"binner__ledger": randint(0, 10**9)},
+    ],
+)
+def test_random_search_without_a_seed_is_refused_if_no_bound_is_known(distributions):
+    search = RandomizedSearchCV(classifier(), distributions, n_iter=1)
+    with pytest.raises(ValueError, match=r"random_state of RandomizedSearchCV must .* 'binner__"):
+        plan_search(search)
 
 
 # What cannot be planned
@@ -223,6 +279,11 @@ def test_what_is_no_estimator_is_refused(thing):
         plan_search(thing)
 
 
+def test_messages_show_no_arrays():
+    with pytest.raises(ValueError, match="got ndarray of shape"):
+        plan_search(np.array([123.456, 789.012]))
+
+
 def test_planning_neither_fits_nor_spends_nor_changes_the_search(ledger):
     search = GridSearchCV(classifier(ledger=ledger), {"binner__eps": [0.5, 1.0]})
     before = repr(search)
@@ -231,9 +292,80 @@ def test_planning_neither_fits_nor_spends_nor_changes_the_search(ledger):
     assert ledger.records() == []
 
 
+# Can the ledger pay?
+
+
+def test_plan_says_whether_the_ledger_can_pay(ledger):
+    search = GridSearchCV(classifier(ledger=ledger), {"binner__eps": [0.5, 1.0]}, cv=2)
+    for afforded, left in ((0.0, 1000.0), (996.0, 4.0), (0.5, 3.5)):
+        if afforded:
+            ledger.spend(afforded, what="something else")
+        for plan in (
+            plan_search(search),
+            plan_search(search.set_params(estimator__binner__ledger=ledger.path)),
+        ):
+            assert plan.affordable == ledger.check(plan) == ledger.check(search) == (left >= 4.0)
+    assert f"ledger {ledger.path!r} cannot pay" in str(plan).splitlines()[1]
+    assert "eps=3.5 is left" in str(plan)
+    assert len(ledger.records()) == 2
+
+
+def test_plan_without_a_ledger_is_affordable():
+    plan = plan_search(classifier())
+    assert plan.affordable and plan.refusals == () and len(str(plan).splitlines()) == 1
+
+
+def test_each_ledger_pays_for_its_own_part_of_a_plan():
+    rich, poor = PrivacyLedger(eps=5.0), PrivacyLedger(eps=1.0)
+    both = make_pipeline(Binner(0.5, rich), Binner(0.25, poor.with_note("a")), Binner(0.25, poor))
+    assert plan_search(both).affordable
+    plan = plan_search(both, cv=3)
+    (refusal,) = plan.refusals
+    assert "eps=1 is left" in refusal
+    refit = GridSearchCV(both, {"binner-1__eps": [0.5, 3.0]}, cv=2)
+    assert len(plan_search(refit).refusals) == 2
+
+
+def test_check_takes_searches_and_plans_for_rows_and_for_people():
+    people = PrivacyLedger(eps=2.0, neighbours="people")
+    search = GridSearchCV(classifier(), {"binner__eps": [0.25]}, cv=5)
+    assert people.check(search) and people.check(plan_search(search))
+    assert not people.check(plan_search(search, cv=2))
+
+
+def test_plan_for_a_ledger_that_cannot_be_used_raises(ledger):
+    os.unlink(ledger.path)
+    with pytest.raises(LedgerError, match="is missing"):
+        plan_search(classifier(ledger=ledger))
+    with pytest.raises(ValueError, match="absolute path"):
+        plan_search(classifier(ledger="budget.sqlite"))
+
+
+@pytest.mark.parametrize("cap", [0.75, 0.2])
+def test_refused_candidates_of_a_search_share_one_short_traceback(data, cap):
+    """scikit-learn prints a traceback for each different text, if some fits fail or all do."""
+    ledger = PrivacyLedger(eps=cap)
+    search = GridSearchCV(
+        classifier(ledger=ledger), {"binner__eps": [0.25, 0.75, 1.5]}, cv=2, refit=False
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with (
+            pytest.raises(ValueError, match="All the 6 fits failed")
+            if cap < 0.25
+            else nullcontext() as error
+        ):
+            search.fit(*data)
+    text = str(error.value) if cap < 0.25 else str(caught[0].message)
+    assert text.count("Traceback (most recent call last)") == 1
+    assert text.count("cannot pay for Binner.fit") == 1
+    assert "ledger/file.py" not in text and "ledger/memory.py" not in text
+
+
 # The ledger keeps count where copies are made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_path", [True, False], ids=["path", "object"])
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_every_fit_of_a_search_is_recorded_with_its_own_eps(data, ledger, n_jobs, as_path):

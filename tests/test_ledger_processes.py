@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from dpq_sklearn.accounting import PrivacyLoss
-from dpq_sklearn.ledger.ledger import BudgetExceededError, PrivacyLedger, charge
+from dpq_sklearn.accounting.losses import PrivacyLoss
+from dpq_sklearn.ledger.ledger import BudgetExceededError, LedgerError, PrivacyLedger, charge
 
 LOSS = PrivacyLoss(0.125, 0.0, 0.002)
 
@@ -37,6 +37,7 @@ def charge_in_turn(path, n_times, barrier, results):
     results.put(granted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repetition", range(20))
 def test_eight_processes_that_ask_for_ten_times_the_cap_spend_exactly_the_cap(
     processes, tmp_path, repetition
@@ -91,14 +92,14 @@ def charge_until_killed(path, connection):
         connection.send(("paid", number))
 
 
-def killed_worker(processes, path, patience):
-    """Start a worker, kill it after some seconds of work; return its id and what it said."""
+def killed_worker(processes, path, moments):
+    """Start a worker, kill it at a random moment of its work; return its id and what it said."""
     receiver, sender = processes.Pipe(duplex=False)
     worker = processes.Process(target=charge_until_killed, args=(path, sender))
     worker.start()
     sender.close()
-    said = [receiver.recv()]  # wait for the first word: from now on it is at work
-    time.sleep(patience)
+    said = [receiver.recv() for _ in range(moments.randint(1, 4))]  # from now on it is at work
+    time.sleep(moments.uniform(0.0, 0.006))
     os.kill(worker.pid, signal.SIGKILL)
     worker.join(60)
     with contextlib.suppress(EOFError):
@@ -108,13 +109,14 @@ def killed_worker(processes, path, patience):
     return worker.pid, said
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_no_spend_is_missing_after_a_kill_at_any_of_200_moments(processes, tmp_path):
     ledger = PrivacyLedger(tmp_path / "budget.sqlite", eps=1e9)
     moments = random.Random(0)
     n_before = 0
     for _ in range(200):
-        pid, said = killed_worker(processes, ledger.path, moments.uniform(0.0, 0.012))
+        pid, said = killed_worker(processes, ledger.path, moments)
         records = ledger.records()
         notes = [record.note for record in records[n_before:]]
         paid = [f"{pid} {number}" for word, number in said if word == "paid"]
@@ -136,6 +138,7 @@ def create_until_killed(folder, connection):
         number += 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_ledger_is_created_whole_or_not_at_all(processes, tmp_path):
     moments = random.Random(1)
@@ -184,6 +187,53 @@ def test_an_object_may_be_used_on_both_sides_of_a_fork(processes, tmp_path):
     assert len(ledger.records()) == 11
 
 
+def attempts_elsewhere(ledger):
+    """Return what a ledger in memory says that comes from another process."""
+    with pytest.raises(LedgerError) as unread:
+        ledger.spent()
+    with pytest.raises(LedgerError) as unpaid:
+        charge(ledger, LOSS, what="fit")
+    return [str(unread.value), str(unpaid.value), repr(ledger)]
+
+
+def report_attempts(ledger, results):
+    results.put(attempts_elsewhere(ledger))
+
+
+def fork_in_memory(results):
+    """Use a ledger in memory in a forked child, whose memory holds a copy of it."""
+    ledger = PrivacyLedger(eps=1.0)
+    if os.fork() == 0:
+        results.put(attempts_elsewhere(ledger))
+        results.close()
+        results.join_thread()
+        os._exit(0)
+    os.wait()
+    results.put(ledger.spent().eps)
+
+
+def test_ledger_in_memory_is_refused_in_a_process_that_it_is_sent_to(processes):
+    ledger, results = PrivacyLedger(eps=1.0), processes.Queue()
+    worker = processes.Process(target=report_attempts, args=(ledger, results))
+    worker.start()
+    outcomes = results.get(timeout=60)
+    worker.join(60)
+    assert all("another one. PrivacyLedger(path, eps=...)" in outcome for outcome in outcomes)
+    assert ledger.records() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_ledger_in_memory_is_refused_in_a_forked_process(processes):
+    results = processes.Queue()
+    worker = processes.Process(target=fork_in_memory, args=(results,))
+    worker.start()
+    outcomes, spent_by_parent = results.get(timeout=60), results.get(timeout=60)
+    worker.join(60)
+    assert all("belongs to the process that made it" in outcome for outcome in outcomes)
+    assert spent_by_parent == 0.0
+
+
+@pytest.mark.slow
 def test_caps_hold_in_a_new_python_that_knows_only_the_path(tmp_path):
     import subprocess
 

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from dpq_sklearn import PrivacyLoss, dp_quantiles, sanitize
 from dpq_sklearn import quantiles as quantiles_module
+from dpq_sklearn import release as release_module
+from dpq_sklearn.data import sources as sources_module
 
 DECILES = np.arange(1, 10) / 10
 DATASETS = {
@@ -289,21 +291,22 @@ def test_one_record_more_changes_no_path_outside_the_mechanism(monkeypatch, rng)
 
     def trace_of(x):
         calls = []
-        for name in (
-            "checked_column",
-            "read_column",
-            "plan_release",
-            "shortest_decimals",
-            "SortedColumn",
+        for module, name in (
+            (quantiles_module, "checked_column"),
+            (quantiles_module, "plan_release"),
+            (quantiles_module, "pay"),
+            (sources_module, "read_column"),
+            (sources_module, "SortedColumns"),
+            (release_module, "shortest_decimals"),
         ):
-            original = getattr(quantiles_module, name)
+            original = getattr(module, name)
 
             def spy(*args, _name=name, _original=original, **kwargs):
                 result = _original(*args, **kwargs)
                 calls.append((_name, len(args), sorted(kwargs)))
                 return result
 
-            monkeypatch.setattr(quantiles_module, name, spy)
+            monkeypatch.setattr(module, name, spy)
         values = dp_quantiles(x, DECILES, random_state=0)
         monkeypatch.undo()
         return calls, values.shape, values.dtype

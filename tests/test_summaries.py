@@ -1,4 +1,4 @@
-"""Summaries: however a column is divided, its counts are those of the whole."""
+"""Summaries: however a column is divided, its weights are those of the whole."""
 
 import functools
 import itertools
@@ -9,54 +9,61 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq_sklearn.accounting import Budget
+from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine import summaries as summaries_module
-from dpq_sklearn.engine.grid import BoundedGrid, UnboundedGrid
+from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights
 from dpq_sklearn.engine.summaries import (
-    MOST_RECORDS,
+    SUMMARY_RESOLUTION,
     Summary,
     SummaryBuilder,
     empty_summary,
     merge,
     merge_columns,
-    ranks_of_summary,
     summarize,
-    with_resolution,
 )
 from tests.enumeration import (
     aq_distribution,
+    aq_draws,
     column_of,
-    neighbour_pairs,
+    datasets,
     tiny_grid,
-    worst_log_ratio,
+    with_neighbours,
+    worst_eps,
 )
 
-GRIDS = [
-    UnboundedGrid(),
-    UnboundedGrid(2**24),
-    UnboundedGrid(2),
-    BoundedGrid(-1.0, 1.0),
-    BoundedGrid(0.0, 40.0, 8, 4),
-]
+INF = np.inf
+# (grid, column): the second column of a grid of two, so that a mix-up would show.
+GRIDS = {
+    f"{bounds}, {resolution}": (make_grid([(-5.0, 3.0), bounds], resolution), 1)
+    for bounds in ((-INF, INF), (-1.0, 1.0), (0.0, INF))
+    for resolution in (40, SUMMARY_RESOLUTION, 2)
+} | {"tiny": (tiny_grid(40, 4), 0)}
+of_all_grids = pytest.mark.parametrize(("grid", "column"), GRIDS.values(), ids=GRIDS)
 columns = st.lists(
     st.one_of(st.floats(allow_nan=True), st.sampled_from([0.0, 1.0, 2.0, 37.0])), max_size=40
 )
 
 
-def summary_of(values, grid):
-    return summarize(np.array(values, dtype=np.float64), grid)
+def summary_of(values, grid, column, weights=None):
+    return summarize(np.array(values, dtype=np.float64), grid, column, weights)
 
 
-def reference(values, grid):
-    """Cells and counts by NumPy's own means."""
-    values = np.array([value for value in values if value == value], dtype=np.float64)
-    return np.unique(grid.cells_of(values), return_counts=True)
+def reference(values, grid, column, weights=None):
+    """Cells and weights by counting one by one."""
+    table = {}
+    weights = [RECORD_WEIGHT] * len(values) if weights is None else weights
+    for value, weight in zip(values, weights, strict=True):
+        if value == value and weight:
+            cell = int(grid.cells_of(np.array([value], dtype=np.float64), column)[0])
+            table[cell] = table.get(cell, 0) + int(weight)
+    return sorted(table), [table[cell] for cell in sorted(table)]
 
 
-def assert_same(summary, cells, counts):
-    assert summary.cells.dtype == summary.counts.dtype == np.int64
+def assert_same(summary, cells, weights):
+    assert summary.cells.dtype == summary.weights.dtype == np.int64
     assert np.array_equal(summary.cells, cells)
-    assert np.array_equal(summary.counts, counts)
+    assert np.array_equal(summary.weights, weights)
 
 
 @pytest.fixture(params=["tables", "sorting", "both"])
@@ -68,87 +75,103 @@ def ways(request, monkeypatch):
         monkeypatch.setattr(summaries_module, "_TABLE_PER_ENTRY", 0)
 
 
-@pytest.mark.parametrize("grid", GRIDS, ids=repr)
+@of_all_grids
 @given(values=columns)
-def test_summary_counts_the_records_of_each_cell(grid, values):
-    assert_same(summary_of(values, grid), *reference(values, grid))
+def test_summary_has_the_weight_of_the_records_of_each_cell(grid, column, values):
+    before = np.array(values, dtype=np.float64)
+    given_values = before.copy()
+    assert_same(summarize(given_values, grid, column), *reference(values, grid, column))
+    assert np.array_equal(given_values, before, equal_nan=True)
 
 
-@pytest.mark.parametrize("grid", GRIDS, ids=repr)
+@of_all_grids
+@given(values=columns, data=st.data())
+def test_summary_of_weighted_records_has_their_weights(grid, column, values, data):
+    sizes = st.sampled_from([RECORD_WEIGHT, RECORD_WEIGHT // 3, RECORD_WEIGHT // 3 + 1, 1])
+    weights = [data.draw(sizes) for _ in values]
+    found = summary_of(values, grid, column, np.array(weights, dtype=np.int64))
+    assert_same(found, *reference(values, grid, column, weights))
+
+
+@of_all_grids
 @given(one=columns, two=columns, three=columns)
-def test_merge_is_associative_and_commutative_and_has_a_neutral_element(grid, one, two, three):
-    a, b, c = (summary_of(values, grid) for values in (one, two, three))
-    whole = reference([*one, *two, *three], grid)
+def test_merge_is_associative_and_commutative_and_has_a_neutral_element(
+    grid, column, one, two, three
+):
+    a, b, c = (summary_of(values, grid, column) for values in (one, two, three))
+    whole = reference([*one, *two, *three], grid, column)
     assert_same(merge(a, merge(b, c)), *whole)
     assert_same(merge(merge(a, b), c), *whole)
     for order in itertools.permutations((a, b, c)):
         assert_same(merge(*order), *whole)
-    assert_same(merge(a, empty_summary()), a.cells, a.counts)
+    assert_same(merge(a, empty_summary()), a.cells, a.weights)
     assert_same(merge(), [], [])
 
 
 def test_all_ways_to_count_and_to_merge_agree(ways, rng):
-    grid = BoundedGrid(0.0, 1.0, 2**12)
+    grid = make_grid([(0.0, 1.0)], 12)
     parts = [rng.beta(2, 5, size=size) for size in (1, 10, 1000, 0, 300)]
-    summaries = [summarize(part, grid) for part in parts]
-    assert_same(merge(*summaries), *reference(np.concatenate(parts), grid))
+    summaries = [summarize(part, grid, 0) for part in parts]
+    assert_same(merge(*summaries), *reference(np.concatenate(parts), grid, 0))
 
 
-def test_counts_of_the_same_cell_add_up_to_large_numbers():
-    large = Summary(np.array([3, 5]), np.array([2**38, 1]))
-    assert_same(merge(large, large, large), [3, 5], [3 * 2**38, 3])
+def test_weights_of_the_same_cell_add_up_to_large_numbers():
+    large = Summary(np.array([3, 5]), np.array([2**50, 1]))
+    assert_same(merge(large, large, large), [3, 5], [3 * 2**50, 3])
 
 
-@pytest.mark.parametrize("largest", [0, 255, 256, 2**16, 2**31, 2**40 - 1])
-def test_pickles_are_small_and_exact(largest):
-    summary = Summary(np.arange(1000) + largest, np.full(1000, largest))
+@pytest.mark.parametrize("first", [-(2**39), -300, 0, 255, 2**31, 2**40 - 1])
+@pytest.mark.parametrize("weight", [1, RECORD_WEIGHT, 255 * RECORD_WEIGHT, 2**50 + 1])
+def test_pickles_are_small_and_exact(first, weight):
+    summary = Summary(np.arange(1000) + first, np.full(1000, weight))
     restored = pickle.loads(pickle.dumps(summary))
-    assert_same(restored, summary.cells, summary.counts)
-    assert len(pickle.dumps(summary)) < 1000 * (8 if largest < 2**31 else 16) + 1000
+    assert_same(restored, summary.cells, summary.weights)
+    bytes_of_weight = 8 if weight == 2**50 + 1 else 1
+    assert len(pickle.dumps(summary)) < 1000 * (2 + bytes_of_weight) + 1000
     assert_same(pickle.loads(pickle.dumps(empty_summary())), [], [])
 
 
 def test_merge_columns_merges_column_by_column():
     grid = tiny_grid(4, 1)
-    parts = [[summary_of([0.5], grid), summary_of([1.5], grid)] for _ in range(3)]
+    parts = [[summary_of([0.5], grid, 0), summary_of([1.5], grid, 0)] for _ in range(3)]
     first, second = merge_columns(parts)
-    assert_same(first, [0], [3])
-    assert_same(second, [1], [3])
+    assert_same(first, [0], [3 * RECORD_WEIGHT])
+    assert_same(second, [1], [3 * RECORD_WEIGHT])
 
 
-@pytest.mark.parametrize("resolution", [1, 8, 13, 40])
-@pytest.mark.parametrize("grid", [UnboundedGrid(), BoundedGrid(-0.1, 0.7)], ids=repr)
-def test_coarse_cells_are_unions_of_fine_ones(grid, resolution, rng):
-    values = np.concatenate((rng.normal(size=1000), 10.0 ** rng.uniform(-15, 21, size=1000)))
-    coarse = with_resolution(grid, resolution)
-    assert coarse.positions_per_cell == grid.positions_per_cell
-    assert np.array_equal(coarse.cells_of(values), grid.cells_of(values) >> (40 - resolution))
-
-
+@pytest.mark.parametrize("with_weights", [False, True])
 @pytest.mark.parametrize("least_pending", [0, 50, 10**6])
 @pytest.mark.parametrize("occupied", [2, 32, 2**30])
-@pytest.mark.parametrize("n_cells", [2**8, 2**12, 2**40])
+@pytest.mark.parametrize("resolution", [8, 12, 40])
 def test_builder_equals_the_summary_of_the_whole(
-    least_pending, occupied, n_cells, monkeypatch, rng
+    least_pending, occupied, resolution, with_weights, monkeypatch, rng
 ):
     """With and without a table, with many and with few merges."""
     monkeypatch.setattr(summaries_module, "_LEAST_PENDING", least_pending)
     monkeypatch.setattr(summaries_module, "_OCCUPIED_SHARE_OF_TABLE", occupied)
-    grid = BoundedGrid(-3.0, 3.0, n_cells)
-    builder = SummaryBuilder(grid)
-    values = rng.normal(size=2000)
-    values[::9] = np.nan
-    for part in np.split(values, [0, 1, 2, 500, 501, 1500]):
-        builder.add(part)
-    assert_same(builder.summary(), *reference(values, grid))
-    builder.add(np.array([0.1, np.nan]))  # asking changes nothing
-    assert_same(builder.summary(), *reference([*values, 0.1], grid))
+    grid = make_grid([(-3.0, 3.0), (-3.0, INF)], resolution)
+    for column in (0, 1):
+        builder = SummaryBuilder(grid, column)
+        values = rng.normal(size=1500)
+        values[::9] = np.nan
+        weights = rng.integers(1, RECORD_WEIGHT, values.size)
+        whole = RECORD_WEIGHT + 0 * weights
+        for part in np.split(np.arange(values.size), [0, 1, 2, 500, 501, 1200]):
+            if with_weights and part.size != 1:  # batches of both kinds
+                builder.add(values[part], weights[part])
+                whole[part] = weights[part]
+            else:
+                builder.add(values[part])
+        assert_same(builder.summary(), *reference(values, grid, column, whole))
+        builder.add(np.array([0.1, np.nan]))  # asking changes nothing
+        more = [*values, 0.1], grid, column, [*whole, RECORD_WEIGHT]
+        assert_same(builder.summary(), *reference(*more))
 
 
 def test_builder_turns_to_a_table_only_where_a_table_is_small_and_well_used(rng):
     values = rng.normal(size=2**17)
-    for n_cells, expected in ((2**20, True), (2**24, False), (2**40, False)):
-        builder = SummaryBuilder(BoundedGrid(-3.0, 3.0, n_cells))
+    for resolution, expected in ((20, True), (24, False), (40, False)):
+        builder = SummaryBuilder(make_grid([(-3.0, 3.0)], resolution), 0)
         builder.add(values)
         assert (builder._table is not None) == expected
 
@@ -156,61 +179,54 @@ def test_builder_turns_to_a_table_only_where_a_table_is_small_and_well_used(rng)
 def test_builder_does_not_change_or_keep_what_it_is_given(rng):
     values = rng.normal(size=1000)
     before = values.copy()
-    builder = SummaryBuilder(UnboundedGrid())
+    grid = make_grid([(-INF, INF)])
+    builder = SummaryBuilder(grid, 0)
     builder.add(values)
     assert np.array_equal(values, before)
     values[:] = 0
-    assert_same(builder.summary(), *reference(before, UnboundedGrid()))
+    assert_same(builder.summary(), *reference(before, grid, 0))
 
 
 def test_builder_of_nothing():
-    assert_same(SummaryBuilder(UnboundedGrid()).summary(), [], [])
-
-
-def test_ranks_beyond_the_integers_are_refused():
-    with pytest.raises(OverflowError, match="at most"):
-        ranks_of_summary(Summary(np.array([1]), np.array([MOST_RECORDS])), UnboundedGrid())
-    ranks_of_summary(Summary(np.array([1]), np.array([MOST_RECORDS - 1])), UnboundedGrid())
+    assert_same(SummaryBuilder(make_grid([(-INF, INF)]), 0).summary(), [], [])
 
 
 def built_in_batches(counts, grid, n_batches):
-    """The ranks of a dataset whose records were dealt out to batches."""
-    middles = grid.middles(np.arange(grid.n_cells))
-    records = np.repeat(middles, counts)
-    builder = SummaryBuilder(grid)
+    """The summary of a dataset whose records were dealt out to batches."""
+    cells = np.repeat(np.arange(int(grid.end[0])), counts)
+    records = grid.middles(cells, 0)
+    builder = SummaryBuilder(grid, 0)
     for index in range(n_batches):
         builder.add(records[index::n_batches])
-    return ranks_of_summary(builder.summary(), grid)
+    return builder.summary()
+
+
+def draws_in_batches(all_counts, grid, n_batches, quantiles, eps):
+    """The exact distributions of AQ for datasets that came in batches."""
+    summaries = [built_in_batches(counts, grid, n_batches) for counts in all_counts]
+    ranks = CellWeights(summaries, grid[np.zeros(len(summaries), dtype=int)])
+    return aq_draws(ranks, quantiles, Budget(eps, "eps"))
 
 
 @pytest.mark.parametrize("n_batches", [1, 2, 5])
 @pytest.mark.parametrize("quantiles", [[0.5], [0.02], [0.7, 0.71], [0.25, 0.5, 0.75]])
 @pytest.mark.parametrize("eps", [0.3, 3.0])
 def test_every_neighbour_and_every_output_is_within_eps_through_batches(quantiles, eps, n_batches):
-    grid, budget = tiny_grid(3, 2), Budget(eps, "eps")
-
-    @functools.cache
-    def exact(counts):
-        return aq_distribution(built_in_batches(counts, grid, n_batches), quantiles, budget)
-
-    pairs = neighbour_pairs(grid.n_cells, 3)
-    assert max(worst_log_ratio(exact(one), exact(other)) for one, other in pairs) <= eps
+    counts, pairs = with_neighbours(datasets(3, 2))
+    draws = draws_in_batches(counts, tiny_grid(3, 2), n_batches, quantiles, eps)
+    assert worst_eps(draws, pairs, any_measure=True) <= eps
 
 
 def test_the_enumeration_through_batches_would_betray_a_record_that_is_counted_twice():
-    grid, budget = tiny_grid(4, 2), Budget(1.0, "eps")
-
-    def exact(counts):
-        ranks = built_in_batches(tuple(2 * count for count in counts), grid, 2)
-        return aq_distribution(ranks, [0.5], budget)
-
-    pairs = neighbour_pairs(grid.n_cells, 2)
-    assert max(worst_log_ratio(exact(one), exact(other)) for one, other in pairs) > 1.0
+    counts, pairs = with_neighbours(datasets(3, 2))
+    twice = [tuple(2 * count for count in dataset) for dataset in counts]
+    draws = draws_in_batches(twice, tiny_grid(3, 2), 2, [0.5], 1.0)
+    assert worst_eps(draws, pairs, any_measure=True) > 1.5
 
 
 def test_distribution_through_batches_is_that_of_the_column():
     grid, budget = tiny_grid(3, 2), Budget(1.0, "eps")
-    for counts in itertools.product(range(3), repeat=3):
-        of_column = aq_distribution(column_of(counts, grid), [0.2, 0.9], budget)
-        of_batches = aq_distribution(built_in_batches(counts, grid, 3), [0.2, 0.9], budget)
-        assert of_column == of_batches
+    of_ranks = functools.partial(aq_distribution, quantiles=[0.2, 0.9], budget=budget)
+    for counts in datasets(3, 2):
+        of_batches = of_ranks(CellWeights([built_in_batches(counts, grid, 3)], grid))
+        assert of_ranks(column_of(counts, grid)) == of_batches

@@ -2,12 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
-from dpq_sklearn.messages import shown
+from dpq_sklearn.checks import checked_delta, checked_positive, shown
 
 # Every outcome of a draw has its right probability up to a factor of e^(+-DRAW_ERROR): see
 # docs/privacy.md. The ratio of two datasets' probabilities then moves by at most twice that, and
@@ -122,19 +121,3 @@ def checked_request(eps, delta, rho):
     if eps is None:
         raise ValueError("one of eps and rho must be given, got eps=None and rho=None.")
     return checked_positive(eps, "eps"), delta, None
-
-
-def checked_positive(value, name):
-    """Return `value` as a float if it is a finite positive number."""
-    is_number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-    if not is_number or not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a finite number > 0, got {shown(value)}.")
-    return float(value)
-
-
-def checked_delta(value):
-    """Return `value` as a float if it is a number in [0, 1)."""
-    is_number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-    if not is_number or not 0 <= value < 1:
-        raise ValueError(f"delta must be a number in [0, 1), got {shown(value)}.")
-    return float(value)

@@ -2,17 +2,13 @@
 
 import math
 from dataclasses import dataclass, replace
-from enum import Enum
 
-from dpq_sklearn.accounting.budgets import checked_delta
 from dpq_sklearn.accounting.conversions import eps_of_zcdp
+from dpq_sklearn.checks import checked_delta
 
-
-class Neighbours(str, Enum):
-    """Which datasets count as neighbours: what one unit of privacy is."""
-
-    ROWS = "add or remove one row"
-    PEOPLE = "add or remove one person (all rows of a group)"
+# Which datasets are neighbours. The costs of the two kinds do not add up.
+ROWS = "add or remove one row"
+PEOPLE = "add or remove one person (all rows of a group)"
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,7 @@ class PrivacyLoss:
         is known.
     pure_eps : float or None, default=None
         The release is also (pure_eps, 0)-DP. None is `eps` if delta is 0, otherwise infinite.
-    neighbours : Neighbours
+    neighbours : str
         Which datasets count as neighbours: those that differ by one row, or by one person.
     os_randomness : bool
         Whether the noise came from the operating system's generator. With a seed the promise
@@ -48,7 +44,7 @@ class PrivacyLoss:
     delta: float
     rho: float
     pure_eps: float | None = None
-    neighbours: Neighbours = Neighbours.ROWS
+    neighbours: str = ROWS
     os_randomness: bool = True
     account: str = "sum of eps"
 
@@ -60,7 +56,8 @@ class PrivacyLoss:
             )
         if self.pure_eps is None:
             object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else math.inf)
-        object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
+        if self.neighbours not in (ROWS, PEOPLE):
+            raise ValueError(f"neighbours must be {ROWS!r} or {PEOPLE!r}, got {self.neighbours!r}.")
 
     def eps_at(self, delta):
         """Return the smallest eps known for which the release is (eps, `delta`)-DP.
@@ -82,35 +79,45 @@ class PrivacyLoss:
 def compose(losses):
     """Return the cost of several releases on the same data: everything adds up."""
     losses = list(losses)
-    neighbours = {loss.neighbours for loss in losses} or {Neighbours.ROWS}
-    if len(neighbours) > 1:
-        raise ValueError(
-            "costs for rows and costs for people cannot be added up: a person may have many rows."
-        )
     return PrivacyLoss(
         eps=math.fsum(loss.eps for loss in losses),
         delta=min(math.fsum(loss.delta for loss in losses), math.nextafter(1.0, 0.0)),
         rho=math.fsum(loss.rho for loss in losses),
         pure_eps=math.fsum(loss.pure_eps for loss in losses),
-        neighbours=neighbours.pop(),
         os_randomness=all(loss.os_randomness for loss in losses),
     )
 
 
-def best_composition(releases, delta=None):
+def best_composition(releases, delta=None, cap=None):
     """Return the cost of several releases on the same data, stated at `delta` if one is given.
 
     The sum of pure eps is one bound, the sum of rho converted at `delta` another; the smaller
     one counts. That stays valid when the choice of a release depends on the outcomes of earlier
     ones: a sequence of outcomes that ends within a sum of pure eps has a likelihood ratio of at
     most e^eps, and all others end within the rho of a zCDP filter (Whitehouse et al. 2023), so
-    only these need the delta. The (eps, delta) of a release by itself does not count: a sum of
-    them would need another delta on top.
+    only these need the delta. Sums of (eps, delta) would need another delta on top, unless no
+    sequence can end within the `cap` on eps by the two other bounds: see `counts_by_sums`.
     """
+    releases = list(releases)
     total = compose(releases)
-    if delta is None:
+    if delta is None or counts_by_sums(releases, delta, cap):
         return total
     from_rho = eps_of_zcdp(total.rho, delta)
     if total.pure_eps <= from_rho:
         return replace(total, eps=total.pure_eps, delta=0.0)
     return replace(total, eps=from_rho, delta=delta, account="zCDP")
+
+
+def counts_by_sums(releases, delta, cap):
+    """Return whether eps and delta of the releases add up (basic composition) under a `cap`.
+
+    The first release decides, for it depends on no outcome. If its pure eps and its rho both
+    exceed the cap, they do so in every sequence that starts with it. So all of `delta` is left for
+    the sums of eps and delta (Rogers et al. 2016: basic composition is a valid filter).
+    """
+    if cap is None or not releases:
+        return False
+    first, total_delta = releases[0], math.fsum(release.delta for release in releases)
+    if total_delta > delta * (1 + 2.0**-40):  # parts of delta are not exact in binary
+        return False
+    return first.pure_eps > cap and eps_of_zcdp(first.rho, delta) > cap

@@ -23,7 +23,7 @@ _REAL_KINDS = "biuf"
 _REAL_ARROW_TYPES = r"(dictionary<values=)?(bool|u?int\d|halffloat|float|double|decimal|null)"
 _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
-_MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
+MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 _COLUMNS_AT_ONCE = 8
 _ROWS_AT_ONCE = 2048
 
@@ -61,7 +61,7 @@ def checked_column(x, name):
     x = _with_dtypes(x, name)
     if _n_dimensions(x) != 1:
         raise ValueError(f"{name} must be one-dimensional, got {_n_dimensions(x)} dimensions.")
-    _check_dtype(x.type if _library(x) == "pyarrow" else x.dtype, name)
+    _check_dtype(x.type if library_of(x) == "pyarrow" else x.dtype, name)
     return x
 
 
@@ -142,7 +142,7 @@ def fill_columns(columns, X):
 
 def _has_dtypes(X):
     """Return whether `X` tells its dtypes without being read."""
-    is_known = _library(X) in ("pandas", "polars", "pyarrow") or hasattr(X, "iloc")
+    is_known = library_of(X) in ("pandas", "polars", "pyarrow") or hasattr(X, "iloc")
     return is_known or isinstance(X, np.ndarray) or sparse.issparse(X)
 
 
@@ -178,9 +178,9 @@ def _check_dtype(dtype, name):
 def _may_hold_numbers(dtype):
     if isinstance(dtype, np.dtype):
         return dtype.kind in _REAL_KINDS + "O"
-    if _library(dtype) == "polars":
+    if library_of(dtype) == "polars":
         return dtype.is_numeric() or str(dtype) in ("Boolean", "Null", "Object")
-    if _library(dtype) == "pyarrow":
+    if library_of(dtype) == "pyarrow":
         return re.match(_REAL_ARROW_TYPES, str(dtype)) is not None
     if hasattr(dtype, "pyarrow_dtype"):
         return _may_hold_numbers(dtype.pyarrow_dtype)
@@ -212,7 +212,7 @@ def _floats_or_error(column, name):
 
 def _floats_or_type(column):
     """Return the floats of a column, or the name of the type of a cell that is not a number."""
-    library, dtype = _library(column), getattr(column, "dtype", None)
+    library, dtype = library_of(column), getattr(column, "dtype", None)
     if hasattr(dtype, "pyarrow_dtype"):
         library, column = "pyarrow", sys.modules["pyarrow"].array(column)
     if library == "pyarrow":
@@ -252,7 +252,7 @@ def _as_float(cell):
     Its type decides. What an object of an odd type raises does not matter: it is no number then.
     """
     kind = type(cell)
-    if kind.__name__ in _MISSING_TYPES:
+    if kind.__name__ in MISSING_TYPES:
         return np.nan
     if not issubclass(kind, (Real, Decimal, np.bool_)) or issubclass(kind, np.timedelta64):
         return None
@@ -264,7 +264,8 @@ def _as_float(cell):
     return np.nan if issubclass(kind, Decimal) else None  # a signalling NaN
 
 
-def _library(thing):
+def library_of(thing):
+    """Return the name of the package that an object's type belongs to."""
     return type(thing).__module__.partition(".")[0]
 
 

@@ -34,13 +34,14 @@ MOST_OF_A_DECADE, MOST_OF_A_COLUMN = 1 / 200, 1 / 4000
 _CELLS_BETWEEN = 100
 
 _STEPS_PER_OCTAVE = 2**52  # floats in an octave
+_LARGEST_BITS = np.array(np.finfo(np.float64).max).view(np.int64)  # an edge is never infinite
 # Without bounds the scale is logarithmic from 2^-10 to 2^64, which holds every 64-bit integer.
 _SMALLEST_EXPONENT, _LARGEST_EXPONENT = -10, 64
 # With bounds it is logarithmic over the largest octaves below the larger bound.
 _OCTAVES_BETWEEN_BOUNDS = 20
 _LEAST_EXPONENT = -900  # so that no power of ten below overflows
-_FIRST_POWER = -308
-_POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(_FIRST_POWER, 309)])
+FIRST_POWER = -308
+POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(FIRST_POWER, 309)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,30 +121,35 @@ class Grid:
 
     def _steps_of(self, values, columns):
         """Return the number of floats (below the smallest power of two: of steps) from zero."""
-        exponents = self.smallest_exponent[columns]
         magnitudes = np.abs(values)
         steps = magnitudes.view(np.int64) - self._bits_at_zero[columns]
         signs = values.view(np.int64) >> 63  # -1 or 0; negates without a branch for each value
         steps ^= signs
         steps -= signs
-        is_tiny = magnitudes < np.ldexp(1.0, exponents)
+        is_tiny = magnitudes < self._smallest[columns]
         if is_tiny.any():
-            tiny_exponents = np.broadcast_to(exponents, values.shape)[is_tiny]
-            steps[is_tiny] = np.floor(np.ldexp(values[is_tiny], 52 - tiny_exponents))
+            of_smallest = np.where(is_tiny, values, 0.0) / self._smallest[columns]
+            whole = np.floor(of_smallest[is_tiny] * _STEPS_PER_OCTAVE)
+            # A negative number stays below zero, also if the quotient is too small for a float.
+            steps[is_tiny] = np.where(values[is_tiny] < 0, np.minimum(whole, -1), whole)
         return steps
 
     def _values_at(self, steps, columns):
-        magnitudes = np.abs(steps)
-        bits = magnitudes + self._bits_at_zero[columns]
-        tiny = np.ldexp(magnitudes.astype(np.float64), self.smallest_exponent[columns] - 52)
+        bits_at_zero = self._bits_at_zero[columns]
+        magnitudes = np.minimum(np.abs(steps), _LARGEST_BITS - bits_at_zero)
+        bits = magnitudes + bits_at_zero
+        tiny = magnitudes * (self._smallest[columns] / _STEPS_PER_OCTAVE)
         values = np.where(magnitudes < _STEPS_PER_OCTAVE, tiny, bits.view(np.float64))
         return np.copysign(values, steps)
 
     @cached_property
     def _bits_at_zero(self):
         """The bit pattern from which steps are counted: an octave below the smallest power."""
-        smallest = np.ldexp(1.0, self.smallest_exponent)
-        return smallest.view(np.int64) - _STEPS_PER_OCTAVE
+        return self._smallest.view(np.int64) - _STEPS_PER_OCTAVE
+
+    @cached_property
+    def _smallest(self):
+        return np.ldexp(1.0, self.smallest_exponent)
 
     def measure_before(self, cells, columns):
         """Return the grid measure of all cells of the column before each.
@@ -196,7 +202,7 @@ class Grid:
     def _round_before(self, cells, columns):
         """Return the least round number (as its number) that does not lie before each cell."""
         edges = self.lower_edges(cells, columns)
-        powers = np.searchsorted(_POWERS_OF_TEN, np.abs(edges), side="right") - 1 + _FIRST_POWER
+        powers = np.searchsorted(POWERS_OF_TEN, np.abs(edges), side="right") - 1 + FIRST_POWER
         decades = np.maximum(powers - self._first_decade[columns], 0)
         mantissas = np.ceil(_scaled(edges, self._digits_behind(decades, columns)))
         signs = np.sign(edges).astype(np.int64)
@@ -220,7 +226,7 @@ class Grid:
 
     def _digits_behind(self, decades, columns):
         """Return by which power of ten the numbers of a decade become whole."""
-        return self._n_digits[columns] - 1 - self._first_decade[columns] - decades
+        return np.maximum(self._n_digits, 1)[columns] - 1 - self._first_decade[columns] - decades
 
     @cached_property
     def _first_decade(self):
@@ -265,8 +271,9 @@ class _RoundBefore:
 
 def _scaled(values, powers):
     """Return values times powers of ten; powers below 1 divide, which rounds only once."""
-    factors = _POWERS_OF_TEN[np.abs(powers) - _FIRST_POWER]
-    return np.where(powers >= 0, values * factors, values / factors)
+    factors = POWERS_OF_TEN[np.abs(powers) - FIRST_POWER]
+    is_up = powers >= 0
+    return values * np.where(is_up, factors, 1.0) / np.where(is_up, 1.0, factors)
 
 
 def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION):
@@ -299,57 +306,3 @@ def _grid_of_column(low, high, resolution):
     # A power of two, so that coarser cells are unions of finer ones.
     steps_per_cell = 1 << max((n_cells - 1).bit_length() - resolution, 0)
     return low, high, False, False, exponent, steps_per_cell
-
-
-def checked_bounds(bounds):
-    """Return `bounds` as two floats, infinite for None, or raise a ValueError that says why not."""
-    rule = "bounds must be None or a pair low < high of finite numbers, of which one may be None"
-    got = f"got {bounds!r}" if _is_short(bounds) else f"got {type(bounds).__name__}"
-    try:
-        low, high = bounds
-        pair = [
-            np.nan if isinstance(end, (str, bytes, bool, np.bool_)) else end for end in (low, high)
-        ]
-        low = -np.inf if pair[0] is None else float(pair[0])
-        high = np.inf if pair[1] is None else float(pair[1])
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{rule}, {got}.") from None
-    is_infinite = any(end is not None and np.isinf(float(end)) for end in pair)
-    if not low < high or is_infinite or pair == [None, None]:
-        raise ValueError(f"{rule}, {got}.")
-    if np.isfinite([low, high]).all() and not np.isfinite(high - low):
-        raise ValueError(f"{rule}, with a finite width, {got}.")
-    return low, high
-
-
-def _is_short(bounds):
-    """Return whether `bounds` is a few scalars, which a message may print, and no array."""
-    return isinstance(bounds, (tuple, list)) and len(bounds) <= 4 and all(map(np.isscalar, bounds))
-
-
-def shortest_decimals(grid, cells, columns):
-    """Return for each cell the number with the fewest decimal digits that lies in it.
-
-    An age's cell gives 37.0, zero's cell gives 0.0. Where no float of up to 17 digits maps back
-    (a grid finer than floats) it is the cell's middle. A function of the cell alone.
-    """
-    middles = grid.middles(cells, columns)
-    # A number of d digits in the cell, if there is one, is the middle rounded to d digits; and
-    # d + 1 digits can say what d digits can. So the fewest digits are found by bisection.
-    fewest = np.ones(cells.shape, dtype=int)
-    most = np.full(cells.shape, 17)
-    while np.any(fewest < most):
-        digits = (fewest + most) // 2
-        inside = grid.contain(cells, _rounded(middles, digits), columns)
-        most = np.where(inside, digits, most)
-        fewest = np.where(inside, fewest, digits + 1)
-    rounded = _rounded(middles, most)
-    values = np.where(grid.contain(cells, rounded, columns), rounded, middles)
-    return np.where(grid.contain(cells, np.zeros(cells.shape), columns), 0.0, values)
-
-
-def _rounded(values, digits):
-    """Return each value rounded to its number of significant decimal digits."""
-    pairs = zip(values.ravel().tolist(), digits.ravel().tolist(), strict=True)
-    rounded = [float(f"{value:.{digit - 1}e}") for value, digit in pairs]
-    return np.array(rounded, dtype=np.float64).reshape(values.shape)

@@ -131,6 +131,26 @@ class CellWeights:
         return self._below[self._starts_of_below[columns] + found]
 
 
+class WeightedColumns(CellWeights):
+    """Ranks of columns whose rows share records: a pair for each row, so a cell may occur again."""
+
+    def __init__(self, cells, below, grid):
+        """Take over ascending `cells` of shape (n_columns, n_rows), n_rows > 0.
+
+        `below` are the weights before each of them, and in one more column the total.
+        """
+        (n_columns, n_rows), columns = cells.shape, np.arange(len(cells))
+        self._sizes, self.grid = np.full(n_columns, n_rows), grid
+        self._cells, self._starts = cells.ravel(), columns * n_rows
+        self._below, self._starts_of_below = below.ravel(), columns * (n_rows + 1)
+        self.total_weights = below[:, -1]
+
+    def around_ranks(self, columns, weights):
+        """Return what `SortedColumns.around_ranks` returns."""
+        cells, _, _ = super().around_ranks(columns, weights)
+        return cells, *self.around_cells(columns, cells)
+
+
 def first_at_least(keys, starts, sizes, wanted):
     """Return how many of the ascending ``keys[start : start + size]`` are below each wanted key.
 

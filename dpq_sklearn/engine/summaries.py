@@ -24,6 +24,7 @@ _OCCUPIED_SHARE_OF_TABLE = 32
 _LARGEST_TABLE = 2**26
 _LEAST_PENDING = 2**16
 _VALUES_AT_ONCE = 2**15
+_WEIGHT_BITS = RECORD_WEIGHT.bit_length()
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,33 @@ def summarize(values, grid, column, weights=None):
     if weights is None:
         counted = _summary_of_cells(_all_cells(values, grid, column))
         return Summary(counted.cells, counted.weights * RECORD_WEIGHT)
-    is_there = ~np.isnan(values)
-    cells, weights = grid.cells_of(values[is_there], column), weights[is_there]
-    order = np.argsort(cells, kind="stable")
-    distinct, starts = _runs(cells[order])
-    return Summary(distinct, np.add.reduceat(weights[order], starts) if starts.size else weights)
+    cells = np.empty(values.size, dtype=np.int64)
+    weights = sort_weighted(values, weights, grid, column, cells)
+    distinct, starts = _runs(cells)
+    totals = np.add.reduceat(weights, starts) if starts.size else weights
+    is_occupied = totals > 0
+    return Summary(distinct[is_occupied], totals[is_occupied])
+
+
+def sort_weighted(values, weights, grid, column, cells):
+    """Fill `cells` with the ascending cells of a float64 column; return the weights in this order.
+
+    `cells` may be the memory of the values. NaN weigh nothing, in the first cell.
+    """
+    # Cell and weight in one number, which is sorted several times as fast as a pair.
+    first = grid.first[column]
+    for start in range(0, values.size, _VALUES_AT_ONCE):
+        piece = slice(start, start + _VALUES_AT_ONCE)
+        packed = grid.cells_of(values[piece], column) - first
+        packed <<= _WEIGHT_BITS
+        packed |= weights[piece]
+        packed[np.isnan(values[piece])] = 0
+        cells[piece] = packed
+    cells.sort()
+    weights = cells & (2**_WEIGHT_BITS - 1)
+    cells >>= _WEIGHT_BITS
+    cells += first
+    return weights
 
 
 def merge(*summaries):

@@ -2,7 +2,7 @@
 
 import warnings
 from copy import copy
-from itertools import chain, islice
+from itertools import chain, islice, repeat, zip_longest
 from numbers import Integral, Real
 from os import PathLike
 
@@ -14,7 +14,10 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpq_sklearn.accounting.budgets import checked_request
+from dpq_sklearn.accounting.losses import ROWS
+from dpq_sklearn.checks import shown
 from dpq_sklearn.data.columns import checked_table, stand_in
+from dpq_sklearn.data.groups import checked_groups
 from dpq_sklearn.data.sources import Batches, Table
 from dpq_sklearn.data.threads import Progress
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
@@ -37,7 +40,9 @@ from dpq_sklearn.quality import (
     noise_warning,
     verdict,
 )
-from dpq_sklearn.release import pay, plan_automatically, release
+from dpq_sklearn.release import neighbours_of, pay, plan_automatically, release
+
+_NO_MORE = object()
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -76,12 +81,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """Set the fitted attributes from a `Release`."""
         raise NotImplementedError
 
-    def _detail(self):
-        """Return in words what a fit releases of a feature, for the ledger."""
-        raise NotImplementedError
-
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, **unknown):
+    def fit(self, X, y=None, groups=None, **unknown):
         """Find the private quantiles of every feature; spends the budget.
 
         Parameters
@@ -91,6 +92,11 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             only the counts travel.
         y : None
             Ignored.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Whose row each one is: any hashable labels; a missing one is a person of its own. Each
+            of a person's k rows weighs 1/k, so the fit promises privacy for people at the price of
+            rows, and the quantiles are those of a random row of a random person. A row that is
+            missing in a feature takes its share with it there.
         **unknown : dict
             Must be empty: there is no `sample_weight`.
 
@@ -105,13 +111,22 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         if is_dask(X):
             from dpq_sklearn.data.dask import Collection, meta_of
 
+            if groups is not None:
+                raise ValueError(
+                    "groups must be None for a dask collection: a person may be spread over its "
+                    "partitions. Use fit_batches with batches that hold whole people."
+                )
             draft._validated(meta_of(X), reset=True)
-            return self._fit_draft(draft, Collection(X), "fit", SUMMARY_RESOLUTION)
-        source = Table(draft._checked_table(X, reset=True), self.n_jobs)
-        return self._fit_draft(draft, source, "fit", FULL_RESOLUTION)
+            return self._fit_draft(draft, Collection(X), "fit", SUMMARY_RESOLUTION, None)
+        X = draft._checked_table(X, reset=True)
+        groups = None if groups is None else checked_groups(groups, X.shape[0])
+        source = Table(X, self.n_jobs, groups)
+        return self._fit_draft(draft, source, "fit", FULL_RESOLUTION, groups)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit_batches(self, batches, *, verbose=False, callback=None):
+    def fit_batches(
+        self, batches, *, groups=None, groups_are_whole=False, verbose=False, callback=None
+    ):
         """Find the private quantiles of rows that come in batches; spends the budget once.
 
         One pass, in memory that is bounded by the `resolution` and not by the number of rows. The
@@ -123,6 +138,11 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         batches : iterable
             Of arrays, pandas or polars DataFrames, or Arrow record batches or tables: each a part
             of the private rows, with the same columns. Empty ones are fine.
+        groups : iterable or None, default=None
+            The labels of the rows of each batch, as in `fit`: one column of labels a batch.
+        groups_are_whole : bool, default=False
+            Whether all rows of a person are in one batch. `groups` need that, and nobody checks it:
+            a check would have to keep all labels, and its result would tell about them.
         verbose : bool, default=False
             Whether to print a line with the rows read and the rate to standard error. It is meant
             for those who hold the data: the number of rows is not part of the private release.
@@ -146,36 +166,53 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                 "batches must be an iterable of tables, got a single "
                 f"{type(batches).__name__}: use fit, or put it into a list."
             )
+        if groups is not None and groups_are_whole is not True:
+            raise ValueError(
+                "groups need groups_are_whole=True in fit_batches: all rows of a person must be in "
+                f"one batch, got groups_are_whole={shown(groups_are_whole)}."
+            )
         self._check_request()
         draft = self._draft()
-        batches = iter(batches)
-        first = [draft._checked_table(batch, reset=True, least=0) for batch in islice(batches, 1)]
+        tables = draft._checked_batches(batches, groups)
+        first = list(islice(tables, 1))
         if not first:
             raise ValueError("batches must hold at least one batch, got none.")
-        rest = (draft._checked_table(batch, reset=False, least=0) for batch in batches)
-        source = Batches(chain(first, rest), self.n_jobs, Progress(verbose, callback))
-        return self._fit_draft(draft, source, "fit_batches", SUMMARY_RESOLUTION)
+        source = Batches(chain(first, tables), self.n_jobs, Progress(verbose, callback))
+        return self._fit_draft(draft, source, "fit_batches", SUMMARY_RESOLUTION, groups)
+
+    def _checked_batches(self, batches, groups):
+        """Yield each batch as a checked table with its groups, or None."""
+        pairs = zip(batches, repeat(None), strict=False)
+        is_paired = True
+        if groups is not None:
+            pairs = zip_longest(batches, groups, fillvalue=_NO_MORE)
+            is_paired = len({len(x) for x in (batches, groups) if hasattr(x, "__len__")}) < 2
+        for number, (batch, labels) in enumerate(pairs):
+            if not is_paired or batch is _NO_MORE or labels is _NO_MORE:
+                raise ValueError("groups must have one column of labels for each batch.")
+            X = self._checked_table(batch, reset=number == 0, least=0)
+            yield X, None if groups is None else checked_groups(labels, X.shape[0])
 
     def _check_request(self):
         """Raise for a budget or a random state that cannot be, before anything is looked at."""
         checked_request(self.eps, self.delta, self.rho)
         checked_random_state(self.random_state)
 
-    def _fit_draft(self, draft, source, method, default_resolution):
+    def _fit_draft(self, draft, source, method, default_resolution, groups):
         """Plan, pay, read and draw; then take over what the draft has become.
 
         A failure before the price is paid leaves a former fit as it was. A failure after that
         leaves nothing fitted.
         """
         names = getattr(draft, "feature_names_in_", None)
-        plan = draft._plan(draft.n_features_in_, names, default_resolution)
+        plan = draft._plan(draft.n_features_in_, names, default_resolution, neighbours_of(groups))
         paid = pay(
             plan,
             self.ledger,
             self.random_state,
             what=f"{type(self).__name__}.{method}",
             columns=draft.n_features_in_ if names is None else names,
-            detail=self._detail(),
+            detail=f"{self._count_parameter}={getattr(self, self._count_parameter)}",
         )
         self._forget()
         released = release(paid, source)
@@ -191,7 +228,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """Warn if the release is mostly noise: decided by the release and public facts alone."""
 
         def replan(n_bins=None, delta=None):
-            other = clone(self)
+            other = copy(self)
             if n_bins is not None:
                 offset = self._count_parameter != "n_bins"
                 other.set_params(**{self._count_parameter: n_bins - offset})
@@ -259,8 +296,14 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         unbounded = clone(self).set_params(bounds=None)
         return unbounded._plan(n_features).loss
 
-    def _plan(self, n_features, feature_names=None, default_resolution=FULL_RESOLUTION):
-        if getattr(self, self._count_parameter) == "auto":
+    def _plan(
+        self,
+        n_features,
+        feature_names=None,
+        default_resolution=FULL_RESOLUTION,
+        neighbours=ROWS,
+    ):
+        if isinstance(getattr(self, self._count_parameter), str):  # "auto"
             candidates = [[tuple(np.arange(1, n) / n)] * n_features for n in self._auto_bins]
         else:
             candidates = [self._quantiles_of_features(n_features, feature_names)]
@@ -273,6 +316,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             mechanism=self.mechanism,
             weights=weights_of_features(self.feature_weights, n_features, feature_names),
             resolution=default_resolution if self.resolution is None else self.resolution,
+            neighbours=neighbours,
             adds_up=self.ledger is not None,
         )
 
@@ -286,7 +330,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """Return `X` after checks of its types, shape and names, for `read_matrix`."""
         X = checked_table(X)
         if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:  # scikit-learn has a say
-            check_array(stand_in(X), estimator=self, input_name="X", ensure_min_samples=least)
+            options = {"ensure_min_samples": least, "ensure_all_finite": False}
+            check_array(stand_in(X), estimator=self, input_name="X", **options)
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 

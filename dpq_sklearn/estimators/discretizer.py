@@ -40,8 +40,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         How the bins are encoded: a sparse matrix of indicators, a dense one, or bin numbers.
     bounds : None, pair, list of pairs or dict, default=None
         Public bounds of the features: None if unknown, one pair ``(low, high)`` for all, one pair
-        or None for each, or a dict from feature name to pair. Data outside are clipped. Bounds
-        are not needed, and must never be taken from the data.
+        or None for each, or a dict from feature name to pair. One end may be open: ``(0, None)``.
+        Data outside are clipped. Bounds are optional, and must never be taken from the data.
     feature_weights : array-like of shape (n_features,) or None, default=None
         Positive weights by which the features share the budget. None is equal shares.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
@@ -84,6 +84,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     See Also
     --------
     DPQuantileTransformer : Private mapping to a uniform or normal distribution.
+    sklearn.preprocessing.KBinsDiscretizer : Exact binning.
 
     Notes
     -----
@@ -158,7 +159,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
         self.bin_edges_[:] = list(map(with_outer_edges, released.quantiles, plan.bounds))
         self.rank_error_ = np.empty(self.n_features_in_, dtype=object)
-        self.rank_error_[:] = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
+        self.rank_error_[:] = plan.rank_errors()
 
     def _quantiles_of_features(self, n_features, names):
         n_bins = counts_of_features(self.n_bins, n_features, names, "n_bins", DEFAULT_BINS)
@@ -166,9 +167,6 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
     def _private_edges(self):
         return [edges[1:-1] for edges in self.bin_edges_]
-
-    def _detail(self):
-        return f"n_bins={self.n_bins}"
 
     def transform(self, X):
         """Put each value into its bin.

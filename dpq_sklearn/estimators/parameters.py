@@ -4,9 +4,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import checked_positive
-from dpq_sklearn.engine.grid import checked_bounds
-from dpq_sklearn.messages import shown
+from dpq_sklearn.checks import checked_bounds, checked_positive, shown
 
 
 def bounds_of_features(bounds, n_features, names=None):

@@ -47,8 +47,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         The distribution of the transformed features.
     bounds : None, pair, list of pairs or dict, default=None
         Public bounds of the features: None if unknown, one pair ``(low, high)`` for all, one pair
-        or None for each, or a dict from feature name to pair. Data outside are clipped. Bounds
-        are not needed, and must never be taken from the data.
+        or None for each, or a dict from feature name to pair. One end may be open: ``(0, None)``.
+        Data outside are clipped. Bounds are optional, and must never be taken from the data.
     feature_weights : array-like of shape (n_features,) or None, default=None
         Positive weights by which the features share the budget. None is equal shares.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
@@ -91,6 +91,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     See Also
     --------
     DPKBinsDiscretizer : Private binning.
+    sklearn.preprocessing.QuantileTransformer : The exact mapping.
 
     Notes
     -----
@@ -157,8 +158,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.references_ = knot_references(np.array(plan.quantiles[0]))
         knots = list(map(knot_values, released.quantiles, plan.bounds))
         self.quantiles_ = np.column_stack(knots)
-        errors = list(map(plan.mechanism.rank_errors, plan.quantiles, plan.budgets))
-        self.rank_error_ = np.column_stack(errors)
+        self.rank_error_ = np.column_stack(plan.rank_errors())
 
     def _private_edges(self):
         return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
@@ -166,9 +166,6 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     def _quantiles_of_features(self, n_features, names):
         q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
         return [q] * n_features
-
-    def _detail(self):
-        return f"n_quantiles={self.n_quantiles}"
 
     def transform(self, X):
         """Map each value to its private quantile.
@@ -304,7 +301,7 @@ def knot_values(values, bounds):
     Beyond the last quantile the mass halves every `gap`, the distance of the last two: the
     exponential tail that they describe. A bound at distance L cuts the exponential off: a share s
     of the tail lies beyond ``-gap log2(s + (1 - s) 2^(-L / gap))``. A bound that is far away
-    changes nothing, and infinite ones are no bounds.
+    changes nothing, and an infinite one is none.
     """
     low, high = bounds
     mean_gap = (values[-1] - values[0]) / (values.size - 1)

@@ -2,10 +2,10 @@
 
 - Every operation opens its own connection. Threads, forks and worker processes share nothing but
   the file, and the file's lock decides who comes next.
-- A rollback journal and not a write-ahead log: everything is in one file, which needs no shared
-  memory. ``synchronous=EXTRA`` makes a commit outlast a power cut right after it.
+- SQLite keeps a rollback journal and not a write-ahead log: everything is in one file, which needs
+  no shared memory. ``synchronous=EXTRA`` makes a commit outlast a power cut right after it.
 - SQLite notices damage to its structure but not to its contents. A SHA-256 over caps and records
-  lies beside them and is checked at every opening. It guards against accidents, not against
+  is stored beside them and checked at every opening. It guards against accidents, not against
   somebody who forges the file.
 - Nothing but SQLite ever opens the file: on POSIX, closing any other handle would drop the locks
   of the whole process.
@@ -14,6 +14,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import os
 import secrets
 import sqlite3
@@ -40,7 +41,7 @@ _HINTS = {
     "disk I/O error": " The file and its folder must be readable and writable.",
 }
 
-# What SQLite raises on a damaged file: also a text that is none, or a size that cannot be.
+# What SQLite raises on a damaged file, where bytes are no text or sizes are impossible.
 _FAILURES = (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
 
 
@@ -69,15 +70,34 @@ class Row(NamedTuple):
     os_randomness: int
     facts: str  # a JSON object: the time, and whatever else is said about the release
 
+    @property
+    def pure_eps(self):
+        """The eps of the release at delta=0; infinite if it is not known."""
+        return self.eps if self.delta == 0 else json.loads(self.facts).get("pure_eps", math.inf)
+
 
 class Contents(NamedTuple):
-    """All that a ledger's file holds."""
+    """All that a ledger holds."""
 
     ledger_id: str
     created: str
     neighbours: str
     caps: Caps
     rows: tuple
+
+
+def new_contents(caps, neighbours):
+    """Return the contents of a ledger that nothing was spent from."""
+    return Contents(secrets.token_hex(16), _now(), neighbours, caps, ())
+
+
+def with_release(contents, loss, facts):
+    """Return the contents with one more release of this loss, with a dict of public facts."""
+    # Rows are numbered by the order of the commits: the clock may be set back, the order may not.
+    costs = (float(cost) + 0.0 for cost in (loss.eps, loss.delta, loss.rho))  # no negative zero
+    facts = json.dumps({"time": _now(), **facts})
+    row = Row(len(contents.rows) + 1, *costs, int(loss.os_randomness), facts)
+    return contents._replace(rows=(*contents.rows, row))
 
 
 def create(path, caps, neighbours):
@@ -89,7 +109,7 @@ def create(path, caps, neighbours):
             f"the privacy ledger {path!r} cannot be created beside {journal!r}, which belongs to a "
             "ledger that was deleted or moved: bring that one back, or delete its journal too."
         )
-    contents = Contents(secrets.token_hex(16), _now(), neighbours, caps, ())
+    contents = new_contents(caps, neighbours)
     draft = f"{path}.new-{secrets.token_hex(8)}"
     try:
         _write_draft(draft, path, contents)
@@ -108,35 +128,29 @@ def read(path):
 
 
 def append(path, loss, facts, admit):
-    """Commit one release of this loss, with a dict of public facts, if `admit(contents)` lets it.
+    """Commit one release of this loss, with a dict of public facts, unless `admit` refuses.
 
-    `admit` sees the verified contents under the lock and raises to refuse. When this function
-    returns the spend is on the disk; when it raises, what it would have paid for was not made.
+    `admit(contents)` sees the verified contents under the lock and raises to refuse. When this
+    function returns, the spend is on the disk; when it raises, nothing was spent.
     """
     _refuse_missing_file(path)
     with _connection(path) as connection:
         connection.execute("BEGIN IMMEDIATE")
         before = _verified_contents(connection, path)
         admit(before)
-        # Numbered by the order of the commits: the clock may be set back, the order may not.
-        row = _row_of(len(before.rows) + 1, loss, {"time": _now(), **facts})
-        seal = _seal(before._replace(rows=(*before.rows, row)))
+        after = with_release(before, loss, facts)
+        row, seal = after.rows[-1], _seal(after)
         connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?)", row)
         connection.execute("UPDATE head SET seal = ?", (seal,))
         _refuse_unwritten(connection, path, row, seal)
         connection.execute("COMMIT")
 
 
-def _row_of(number, loss, facts):
-    costs = (float(cost) + 0.0 for cost in (loss.eps, loss.delta, loss.rho))  # no negative zero
-    return Row(number, *costs, int(loss.os_randomness), json.dumps(facts))
-
-
 def _refuse_unwritten(connection, path, row, seal):
     """Read back what is about to be committed.
 
-    On a file whose structure is damaged where nothing is stored, the insertion may have gone over
-    older records: the check of the whole structure finds that.
+    If the structure of the file is damaged where nothing is stored, the insertion may have
+    overwritten older records: the check of the whole structure finds that.
     """
     last = connection.execute("SELECT * FROM releases ORDER BY id DESC LIMIT 1").fetchone()
     stored_seal = connection.execute("SELECT seal FROM head").fetchone()
@@ -147,7 +161,7 @@ def _refuse_unwritten(connection, path, row, seal):
 
 def _write_draft(draft, path, contents):
     """Write a whole ledger into a file of its own, so that nobody ever sees half a ledger."""
-    with _connection(draft, "rwc", called=path) as connection:
+    with _connection(draft, "rwc", name=path) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -161,7 +175,7 @@ def _write_draft(draft, path, contents):
 
 
 def _publish(draft, path):
-    """Give a draft its name, unless the name is taken: of two that create, one wins."""
+    """Give a draft its name, unless the name is taken: of two processes that create, one wins."""
     try:
         try:
             os.link(draft, path)
@@ -189,9 +203,8 @@ def _sync_folder(folder):
 
 
 @contextlib.contextmanager
-def _connection(path, mode="rw", called=None):
-    """Open a connection for one transaction; closing it takes back what is not committed."""
-    name = called or path
+def _connection(path, mode="rw", name=None):
+    """Open a connection for one transaction; closing it undoes what is not committed."""
     try:
         uri = f"{Path(path).as_uri()}?mode={mode}"
         connection = sqlite3.connect(
@@ -203,7 +216,8 @@ def _connection(path, mode="rw", called=None):
             yield connection
     except _FAILURES as error:
         hint = next((hint for word, hint in _HINTS.items() if word in str(error)), "")
-        raise LedgerError(f"the privacy ledger {name!r} cannot be used: {error}.{hint}") from error
+        message = f"the privacy ledger {name or path!r} cannot be used: {error}.{hint}"
+        raise LedgerError(message) from error
 
 
 def _verified_contents(connection, path):

@@ -1,36 +1,49 @@
 """The privacy ledger: a budget for one dataset, from which every release is paid beforehand.
 
-A ledger *is* its file (`ledger.file`). The objects here only point at it, so that copies, clones,
-pickles and worker processes all spend from the same budget.
+A ledger *is* its file (`ledger.file`), or an entry in the memory of its process (`ledger.memory`).
+The objects here only point at it, so that copies, clones and pickles spend from the same budget.
 """
 
 import html
 import json
+import math
 import os
 from datetime import datetime
+from functools import singledispatch
 from numbers import Integral
+from textwrap import shorten
 from typing import NamedTuple
 
-from dpq_sklearn.accounting.budgets import checked_delta, checked_positive
 from dpq_sklearn.accounting.conversions import eps_of_pure, rho_of_approximate_dp, rho_of_pure
-from dpq_sklearn.accounting.losses import Neighbours, PrivacyLoss, best_composition, compose
+from dpq_sklearn.accounting.losses import (
+    PEOPLE,
+    ROWS,
+    PrivacyLoss,
+    best_composition,
+    compose,
+    counts_by_sums,
+)
+from dpq_sklearn.checks import checked_delta, checked_positive, shown
 from dpq_sklearn.ledger import file as ledger_file
+from dpq_sklearn.ledger import memory as ledger_memory
 from dpq_sklearn.ledger.file import Caps, LedgerError
 from dpq_sklearn.ledger.views import (
     caps_in_words,
     contents_in_words,
     html_bars,
     left_in_words,
-    loss_in_words,
     optional_module,
     plot_totals,
+    total_of,
 )
 
 # Ten releases of 0.1 must fit into 1.0 although neither is exact in binary. A mechanism spends
 # 2^-16 less than it states, which is far more than the 2^-40 allowed here.
 _SLACK = 2.0**-40
-# A record of more names than this holds their number only, so that the file stays small.
+# Records stay small: of more names than this they hold the number, of a longer detail the start.
 _MOST_NAMES = 100
+_LONGEST_DETAIL = 300
+_NEIGHBOURS = {None: None, "rows": ROWS, "people": PEOPLE}
 
 
 class BudgetExceededError(ValueError):
@@ -40,14 +53,14 @@ class BudgetExceededError(ValueError):
     ----------
     asked : PrivacyLoss
         What the release would cost.
-    remaining : BudgetLeft
-        What is left, as :meth:`PrivacyLedger.remaining` states it.
+    left : BudgetLeft
+        What was left of the budget, as :meth:`PrivacyLedger.remaining` states it.
     """
 
-    def __init__(self, message, asked=None, remaining=None):
-        super().__init__(message, asked, remaining)  # all in args, so that it can be pickled
+    def __init__(self, message, asked=None, left=None):
+        super().__init__(message, asked, left)  # all in args, so that it can be pickled
         self.asked = asked
-        self.remaining = remaining
+        self.left = left
 
     def __str__(self):
         return str(self.args[0])
@@ -70,28 +83,34 @@ class LedgerRecord(NamedTuple):
     eps: float
     delta: float
     rho: float
+    pure_eps: float
+    account: str | None
     seeded: bool
     note: str | None
 
 
 class PrivacyLedger:
-    """A privacy budget for one dataset, kept in a file that every fit is charged to.
+    """A privacy budget for one dataset, which every fit is charged to.
 
     Every refit spends again, and a search refits many times. Give the same ledger to everything
-    that looks at the data: the spend is committed to the file *before* the data are read, and a
-    release that does not fit into the budget is refused.
+    that looks at the data: the spend is committed *before* the data are read, and a release that
+    does not fit into the budget is refused.
 
     Parameters
     ----------
-    path : str or path-like
+    path : str, path-like or None, default=None
         The ledger's file. It is created if it does not exist, with the caps given here; they
-        stay with the file for good. If it exists, give the same caps or none.
+        stay with the file for good. If it exists, give the same caps or none. With None the
+        ledger is in memory: for this process only.
     eps : float or None, default=None
         Cap on the total eps. Without any cap the ledger only keeps a record.
     delta : float or None, default=None
         The delta at which the total eps is stated. With an `eps` cap, None means 0.
     rho : float or None, default=None
         Cap on the total in zero-concentrated DP. Every cap that is given must hold.
+    neighbours : {"rows", "people"} or None, default=None
+        Whom the budget protects: single rows, or people with all their rows (`groups`). None is
+        "rows" for a new ledger. The costs of the two do not add up: use one ledger for each.
 
     See Also
     --------
@@ -99,65 +118,78 @@ class PrivacyLedger:
 
     Notes
     -----
-    **Totals.** The total eps is the smaller of the sum of all eps, if all releases are pure, and
-    the sum of all rho converted at `delta`.
+    **Totals.** The total eps is the smaller of the sum of all pure eps and the sum of all rho
+    converted at `delta`. If already the first release exceeds the cap by both, and fits by its
+    own eps and delta, then eps and delta add up.
 
-    **Plain paths.** ``ledger="budget.sqlite"`` works wherever a `PrivacyLedger` does, with the
-    caps that the file was created with. The file must exist, so that a deleted ledger is an
-    error and not a new budget.
+    **Plain paths.** An estimator's ``ledger`` may also be the absolute path of the file. The file
+    must exist, so that a deleted ledger is an error and not a new budget. A relative path is
+    refused there, for it means another file after a change of the working directory. A
+    `PrivacyLedger` takes one, and keeps the file that it meant when the object was made.
 
     **Processes.** Any number of threads and processes may use one file at once. Keep it on a local
     disk: locks of network drives are not to be relied upon. What a ledger cannot know is that
-    its file was replaced by an older copy, or forged.
+    its file was replaced by an older copy, or forged. A ledger in memory is shared by all its
+    copies and clones in its process; in any other process, also a forked one, it raises.
+
+    **Searches.** A search goes on when a fit is refused. ``error_score="raise"`` stops it, and
+    :meth:`check` tells beforehand.
 
     Examples
     --------
-    >>> import os, tempfile
     >>> from dpq_sklearn import PrivacyLedger
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> ledger = PrivacyLedger(os.path.join(folder.name, "budget.sqlite"), eps=1.0)
+    >>> ledger = PrivacyLedger(eps=1.0)
     >>> ledger.spend(eps=0.75, what="a histogram made elsewhere")
     >>> ledger.remaining().eps
     0.25
     >>> ledger.check(0.5)
     False
-    >>> folder.cleanup()
+    >>> ledger
+    <PrivacyLedger in memory, for this process only: 0.75 of 1 eps spent in 1 release>
     """
 
-    def __init__(self, path, eps=None, delta=None, rho=None):
-        self._path = _checked_path(path, "path")
+    def __init__(self, path=None, eps=None, delta=None, rho=None, *, neighbours=None):
         caps = _checked_caps(eps, delta, rho)
-        if not os.path.lexists(self._path):
-            ledger_file.create(self._path, caps, Neighbours.ROWS.value)
-        contents = ledger_file.read(self._path)
+        neighbours = _checked_neighbours(neighbours)
+        self._path = None if path is None else _checked_path(path, "path")
+        self._note = None
+        if self._path is None:
+            self._ledger_id = ledger_memory.create(caps, neighbours or ROWS)
+        elif not os.path.lexists(self._path):
+            ledger_file.create(self._path, caps, neighbours or ROWS)
+        store, key = self._store
+        contents = store.read(key)
+        self._ledger_id = contents.ledger_id
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(
                 f"the caps of a ledger cannot be changed: {self._path!r} was created with "
                 f"{caps_in_words(contents.caps)}, got {caps_in_words(caps)}."
             )
-        self._ledger_id = contents.ledger_id
-        self._caps = contents.caps
-        self._note = None
+        if neighbours is not None:
+            self._refuse_other_neighbours(contents, neighbours)
 
     @property
     def path(self):
-        """The absolute path of the ledger's file."""
+        """The absolute path of the ledger's file; None if the ledger is in memory."""
         return self._path
 
     @property
     def caps(self):
         """The budget: a tuple (eps, delta, rho) with None for no cap."""
-        return self._caps
+        return self._contents().caps
+
+    @property
+    def neighbours(self):
+        """Which datasets are neighbours in all its releases, as in :class:`PrivacyLoss`."""
+        return self._contents().neighbours
 
     def with_note(self, note):
         """Return this ledger with a note that is written into every record made through it."""
-        noted = object.__new__(type(self))
-        noted.__dict__.update(self.__dict__, _note=_checked_text(note, "note"))
-        return noted
+        return _pointing_at(self._path, self._ledger_id, _one_line(note, "note"))
 
     def spent(self):
         """Return what all recorded releases cost together, as a :class:`PrivacyLoss`."""
-        return best_composition(self._contents().rows, self._caps.delta)
+        return total_of(self._contents())
 
     def remaining(self):
         """Return what is left, as ``(eps, rho)``.
@@ -166,16 +198,17 @@ class PrivacyLedger:
         much rho. Where the total is counted in rho, a mechanism with a small rho may get more eps
         than that: :meth:`check` answers for a particular :class:`PrivacyLoss`.
         """
-        return _budget_left(self._contents().rows, self._caps)
+        return _budget_left(self._contents())
 
     def check(self, eps=None, *, delta=0.0, rho=None):
-        """Return whether a release of this cost would fit. Nothing is spent.
+        """Return whether a release of this cost, or a whole search, would fit. Nothing is spent.
 
         Parameters
         ----------
-        eps : float or PrivacyLoss, default=None
-            The eps of the release, or its whole cost: that of an estimator is in its
-            ``privacy_``, that of a search in the ``total`` of :func:`plan_search`.
+        eps : float, PrivacyLoss, SearchPlan or estimator, default=None
+            The eps of the release, or its whole cost, as in the ``privacy_`` of an estimator. Or
+            a search, a Pipeline or another estimator that is to be fitted, or what
+            :func:`plan_search` says about it.
         delta : float, default=0.0
             The delta of the release.
         rho : float or None, default=None
@@ -185,8 +218,11 @@ class PrivacyLedger:
         -------
         fits : bool
         """
-        loss = _loss_of(eps, delta, rho)
-        return _fits((*self._contents().rows, loss), self._caps)
+        contents, losses = self._contents(), planned_losses(eps)
+        if losses is None:
+            losses = (_loss_of(eps, delta, rho, contents.neighbours),)
+            self._refuse_other_neighbours(contents, losses[0].neighbours)
+        return _fits(contents, losses)
 
     def spend(self, eps=None, *, what, delta=0.0, rho=None, columns=None, detail=None, note=None):
         """Record a release that is made elsewhere. Call it before looking at the data.
@@ -194,7 +230,8 @@ class PrivacyLedger:
         Parameters
         ----------
         eps, delta, rho
-            The cost of the release, as in :meth:`check`.
+            The cost of the release: numbers, which must hold for the neighbours of this ledger,
+            or a :class:`PrivacyLoss`.
         what : str
             What will be released.
         columns : int, list of str or None, default=None
@@ -209,7 +246,7 @@ class PrivacyLedger:
         BudgetExceededError
             If it does not fit. Nothing is spent then.
         """
-        loss = _loss_of(eps, delta, rho)
+        loss = _loss_of(eps, delta, rho, self.neighbours)
         charge(self, loss, what=what, columns=columns, detail=detail, note=note)
 
     def records(self):
@@ -217,7 +254,7 @@ class PrivacyLedger:
         return [_record_of(row) for row in self._contents().rows]
 
     def to_frame(self):
-        """Return all recorded releases as a pandas DataFrame, one row a release."""
+        """Return all recorded releases as a pandas DataFrame with one row per release."""
         pandas = optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
         return pandas.DataFrame(self.records(), columns=LedgerRecord._fields)
 
@@ -233,34 +270,71 @@ class PrivacyLedger:
         -------
         ax : matplotlib Axes
         """
-        return plot_totals(self._contents(), os.path.basename(self._path), ax)
+        title = "ledger in memory" if self._path is None else os.path.basename(self._path)
+        return plot_totals(self._contents(), title, ax)
+
+    @property
+    def _store(self):
+        """The module that keeps the contents, and the key by which it finds them."""
+        in_memory = self._path is None
+        return (ledger_memory, self._ledger_id) if in_memory else (ledger_file, self._path)
+
+    @property
+    def _place(self):
+        return "in memory" if self._path is None else repr(self._path)
 
     def _contents(self):
-        contents = ledger_file.read(self._path)
+        store, key = self._store
+        contents = store.read(key)
         self._refuse_another_ledger(contents)
         return contents
 
     def _refuse_another_ledger(self, contents):
-        if contents.ledger_id != self._ledger_id:
+        if self._ledger_id not in (contents.ledger_id, None):
             raise LedgerError(
                 f"the privacy ledger {self._path!r} is not the one that this object was made for: "
                 "it was deleted and created anew, and what had been spent is missing from it."
             )
 
+    def _refuse_other_neighbours(self, contents, neighbours):
+        if neighbours != contents.neighbours:
+            raise ValueError(
+                f"the privacy ledger {self._place} is for neighbours that differ by "
+                f"{contents.neighbours!r}, got {neighbours!r}. Their costs do not add up: use one "
+                'ledger with neighbours="rows" and another one with neighbours="people".'
+            )
+
+    def _refusal(self, contents, losses, what):
+        """Return the error that refuses releases of these losses, or None if they fit.
+
+        Its text leaves out what they cost: a search prints a traceback for each different text,
+        and the candidates that cannot be paid for should share theirs.
+        """
+        if _fits(contents, losses):
+            return None
+        asked, caps, left = compose(losses), contents.caps, _budget_left(contents)
+        message = (
+            f"the privacy ledger {self._place} cannot pay for {what}: of its budget "
+            f"({caps_in_words(caps)}) only {left_in_words(left, caps)} is left."
+        )
+        if asked.delta > 0 and caps.delta == 0:
+            message += " With delta=0 it counts the pure eps of a release, whatever its delta."
+        return BudgetExceededError(message, asked, left)
+
     def __eq__(self, other):
-        if not isinstance(other, PrivacyLedger):
-            return NotImplemented
-        return self.__dict__ == other.__dict__
+        """Objects are equal if they spend from the same budget, whatever their notes."""
+        return self._store == other._store if isinstance(other, PrivacyLedger) else NotImplemented
 
     def __hash__(self):
-        return hash((self._path, self._ledger_id, self._note))
+        return hash(self._store)
 
     def __repr__(self):
+        scope = ", for this process only" if self._path is None else ""
         try:
-            contents = self._contents()
+            words = contents_in_words(self._contents())
         except LedgerError as error:  # an object must always be printable
-            return f"<PrivacyLedger {self._path!r}: {error}>"
-        return f"<PrivacyLedger {self._path!r}: {contents_in_words(contents)}>"
+            words = error
+        return f"<PrivacyLedger {self._place}{scope}: {words}>"
 
     def _repr_html_(self):
         try:
@@ -270,102 +344,110 @@ class PrivacyLedger:
         return f"<div>{html.escape(repr(self)[1:-1])}{bars}</div>"
 
 
+def opened(ledger):
+    """Return the ledger that an estimator's parameter means: an object, or an absolute path."""
+    if isinstance(ledger, PrivacyLedger):
+        return ledger
+    path = _checked_path(ledger, "ledger")
+    if not os.path.isabs(ledger):
+        raise ValueError(
+            "ledger must be an absolute path or a PrivacyLedger, for a relative path means another "
+            f"file after a change of the working directory, got {os.fspath(ledger)!r}. "
+            f"PrivacyLedger({os.fspath(ledger)!r}) keeps the file that it means now."
+        )
+    return _pointing_at(path, ledger_id=None, note=None)
+
+
 def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
-    """Commit a spend to a ledger, or raise and leave it as it is.
+    """Commit a spend to the ledger of an estimator, if it is not None; or raise, and spend nothing.
 
     Call it when everything about a release is settled and before the data are looked at. When it
-    returns, the spend is on the disk.
-
-    Parameters
-    ----------
-    ledger : PrivacyLedger, str, path-like or None
-        The ledger or its file, which must exist. With None nothing happens.
-    loss : PrivacyLoss
-        What the release costs.
-    what, columns, detail, note
-        Public facts to record, as in :meth:`PrivacyLedger.spend`.
-
-    Raises
-    ------
-    BudgetExceededError
-        If the release does not fit into the budget.
-    LedgerError
-        If the file cannot be used.
+    returns, the spend is recorded for good. The facts are as in :meth:`PrivacyLedger.spend`.
     """
     if ledger is None:
         return
-    if isinstance(ledger, PrivacyLedger):
-        path, note = ledger.path, ledger._note if note is None else note
-    else:
-        path = _checked_path(ledger, "ledger")
+    ledger = opened(ledger)
     facts = {
-        "what": _checked_text(what, "what"),
+        "what": _one_line(what, "what"),
         "columns": _checked_columns(columns),
-        "detail": None if detail is None else _checked_text(detail, "detail"),
-        "note": None if note is None else _checked_text(note, "note"),
+        "detail": None if detail is None else shorten(_one_line(detail, "detail"), _LONGEST_DETAIL),
+        "note": ledger._note if note is None else _one_line(note, "note"),
     }
+    if loss.delta > 0 and loss.pure_eps < math.inf:
+        facts["pure_eps"] = loss.pure_eps
+    if loss.account is not None:
+        facts["account"] = _one_line(loss.account, "account")
 
     def admit(contents):
-        if isinstance(ledger, PrivacyLedger):
-            ledger._refuse_another_ledger(contents)
-        if loss.neighbours != contents.neighbours:
-            raise ValueError(
-                f"the privacy ledger {path!r} counts for neighbours that differ by "
-                f"{contents.neighbours!r}, got a release for {loss.neighbours!r}."
-            )
-        if not _fits((*contents.rows, loss), contents.caps):
-            raise _exceeded(path, what, loss, contents)
+        ledger._refuse_another_ledger(contents)
+        ledger._refuse_other_neighbours(contents, loss.neighbours)
+        if refusal := ledger._refusal(contents, [loss], what):
+            raise refusal
 
-    ledger_file.append(path, loss, facts, admit)
+    store, key = ledger._store
+    try:
+        store.append(key, loss, facts, admit)
+    except BudgetExceededError as refusal:  # a search prints its traceback: make it short
+        raise refusal.with_traceback(None) from None
 
 
-def _fits(releases, caps):
-    total = best_composition(releases, caps.delta)
+@singledispatch
+def planned_losses(cost):
+    """Return the costs of all releases of a plan; None if `cost` is not of a registered type."""
+
+
+def refusal_in_words(ledger, losses, what):
+    """Return why the ledger of an estimator cannot pay for releases of these losses, or None."""
+    ledger = opened(ledger)
+    refusal = ledger._refusal(ledger._contents(), losses, what)
+    return refusal and str(refusal)
+
+
+def _pointing_at(path, ledger_id, note):
+    """Return an object for a ledger that exists. Without an id it takes any ledger at its path."""
+    ledger = object.__new__(PrivacyLedger)
+    ledger.__dict__.update(_path=path, _ledger_id=ledger_id, _note=note)
+    return ledger
+
+
+def _fits(contents, losses):
+    caps = contents.caps
+    total = best_composition((*contents.rows, *losses), caps.delta, caps.eps)
     return all(
         cap is None or amount <= cap * (1 + _SLACK)
         for amount, cap in ((total.eps, caps.eps), (total.rho, caps.rho))
     )
 
 
-def _budget_left(rows, caps):
+def _budget_left(contents):
     """Return the largest pure eps, and the largest rho, with which `_fits` stays true."""
+    rows, caps = contents.rows, contents.caps
     sums = compose(rows)
-    rooms = [BudgetLeft(float("inf"), float("inf"))]
+    limits = [BudgetLeft(math.inf, math.inf)]
     if caps.rho is not None:
         rho_left = max(caps.rho - sums.rho, 0.0)
-        rooms.append(BudgetLeft(eps_of_pure(rho_left), rho_left))
-    if caps.eps is not None:
+        limits.append(BudgetLeft(eps_of_pure(rho_left), rho_left))
+    if caps.eps is not None and counts_by_sums(rows, caps.delta, caps.eps):
+        limits.append(BudgetLeft(max(caps.eps - sums.eps, 0.0), 0.0))
+    elif caps.eps is not None:
         most_rho = rho_of_approximate_dp(caps.eps, caps.delta) if caps.delta > 0 else 0.0
         rho_left = max(most_rho - sums.rho, 0.0)
-        pure_left = max(caps.eps - sums.eps, 0.0) if sums.delta == 0 else 0.0
-        rooms.append(BudgetLeft(max(pure_left, eps_of_pure(rho_left)), rho_left))
-    return BudgetLeft(*map(min, zip(*rooms, strict=True)))
+        pure_left = max(caps.eps - sums.pure_eps, 0.0)
+        limits.append(BudgetLeft(max(pure_left, eps_of_pure(rho_left)), rho_left))
+    return BudgetLeft(*map(min, zip(*limits, strict=True)))
 
 
-def _exceeded(path, what, loss, contents):
-    left = _budget_left(contents.rows, contents.caps)
-    message = (
-        f"{what} asks for {loss_in_words(loss)}, but of the budget of the privacy ledger "
-        f"{path!r} ({caps_in_words(contents.caps)}) only "
-        f"{left_in_words(left, contents.caps)} is left. Nothing was read and nothing was spent."
-    )
-    if loss.delta > 0 and contents.caps.delta == 0:
-        message += " A ledger with delta=0 takes pure releases (delta=0) only."
-    return BudgetExceededError(message, loss, left)
-
-
-def _loss_of(eps, delta, rho):
+def _loss_of(eps, delta, rho, neighbours):
     """Return the cost of a release of which eps, (eps, delta), rho or several are known."""
     if isinstance(eps, PrivacyLoss):
         return eps
     if eps is None and rho is None:
         raise ValueError("one of eps and rho must be given, got eps=None and rho=None.")
     delta = checked_delta(delta)
-    infinite = float("inf")
-    eps = infinite if eps is None else checked_positive(eps, "eps")
-    if rho is not None:
-        return PrivacyLoss(eps=eps, delta=delta, rho=checked_positive(rho, "rho"))
-    return PrivacyLoss(eps=eps, delta=delta, rho=infinite if delta > 0 else rho_of_pure(eps))
+    eps = math.inf if eps is None else checked_positive(eps, "eps")
+    known_rho = math.inf if delta > 0 else rho_of_pure(eps)
+    rho = known_rho if rho is None else checked_positive(rho, "rho")
+    return PrivacyLoss(eps=eps, delta=delta, rho=rho, neighbours=neighbours)
 
 
 def _checked_caps(eps, delta, rho):
@@ -376,20 +458,28 @@ def _checked_caps(eps, delta, rho):
     return Caps(eps, None if eps is None else 0.0, rho)
 
 
+def _checked_neighbours(neighbours):
+    if not isinstance(neighbours, (str, type(None))) or neighbours not in _NEIGHBOURS:
+        raise ValueError(f'neighbours must be "rows" or "people", got {shown(neighbours)}.')
+    return _NEIGHBOURS[neighbours]
+
+
 def _checked_path(path, name):
     """Return an absolute path, so that a change of the working directory changes nothing."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
         allowed = "a path" if name == "path" else "None, a PrivacyLedger or a path"
-        raise ValueError(f"{name} must be {allowed}, got {path!r}.")
+        raise ValueError(f"{name} must be {allowed}, got {shown(path)}.")
     if os.fspath(path) in ("", ":memory:") or "\0" in os.fspath(path):
-        raise ValueError(f"{name} must name a file, got {path!r}.")
+        raise ValueError(f"{name} must name a file, got {shown(path)}.")
     return os.path.abspath(path)
 
 
-def _checked_text(text, name):
-    if not isinstance(text, str) or not text.isprintable():
-        raise ValueError(f"{name} must be a printable text on one line, got {text!r}.")
-    return text
+def _one_line(text, name):
+    """Return a text with single spaces for line breaks and other white space."""
+    line = " ".join(text.split()) if isinstance(text, str) else None
+    if line is None or not line.isprintable():
+        raise ValueError(f"{name} must be a printable text, got {shown(text)}.")
+    return line
 
 
 def _checked_columns(columns):
@@ -413,6 +503,8 @@ def _record_of(row):
         eps=row.eps,
         delta=row.delta,
         rho=row.rho,
+        pure_eps=row.pure_eps,
+        account=facts.get("account"),
         seeded=not row.os_randomness,
         note=facts["note"],
     )

@@ -1,17 +1,25 @@
 """What a ledger looks like: in words, as bars in HTML, and as a figure."""
 
 import importlib
+from dataclasses import replace
 
-from dpq_sklearn.accounting.losses import best_composition
+from dpq_sklearn.accounting.losses import PEOPLE, best_composition
+
+
+def total_of(contents):
+    """Return what all releases of a ledger cost together."""
+    total = best_composition(contents.rows, contents.caps.delta, contents.caps.eps)
+    return replace(total, neighbours=contents.neighbours)
 
 
 def contents_in_words(contents):
-    """Return what was spent of what in how many releases."""
-    spent = best_composition(contents.rows, contents.caps.delta)
+    """Return how much of which budget was spent in how many releases."""
+    spent = total_of(contents)
     parts = [f"{part} {unit}" for unit, part, _ in _spent_of_caps(spent, contents.caps)]
     parts = " and ".join(parts) or loss_in_words(spent)
     n_releases = len(contents.rows)
-    return f"{parts} spent in {n_releases} release{'' if n_releases == 1 else 's'}"
+    releases = f"{n_releases} release{'' if n_releases == 1 else 's'}"
+    return f"{parts} spent in {releases}{' about people' * (contents.neighbours == PEOPLE)}"
 
 
 def caps_in_words(caps):
@@ -33,9 +41,9 @@ def left_in_words(left, caps):
 
 
 def html_bars(contents):
-    """Return a bar for each cap that is filled as far as it is spent."""
-    spent = best_composition(contents.rows, contents.caps.delta)
-    return "".join(_html_bar(*bar) for bar in _spent_of_caps(spent, contents.caps))
+    """Return a bar for each cap, filled by the share that is spent."""
+    bars = _spent_of_caps(total_of(contents), contents.caps)
+    return "".join(_html_bar(*bar) for bar in bars)
 
 
 def plot_totals(contents, title, ax=None):
@@ -44,7 +52,8 @@ def plot_totals(contents, title, ax=None):
     rows, caps = contents.rows, contents.caps
     unit = "rho" if caps.eps is None and caps.rho is not None else "eps"
     cap = getattr(caps, unit)
-    totals = [getattr(best_composition(rows[:n], caps.delta), unit) for n in range(len(rows) + 1)]
+    histories = [contents._replace(rows=rows[:n]) for n in range(len(rows) + 1)]
+    totals = [getattr(total_of(history), unit) for history in histories]
     ax = pyplot.subplots()[1] if ax is None else ax
     ax.stairs(totals, [n - 0.5 for n in range(len(totals) + 1)], fill=True, alpha=0.6)
     if cap is not None:

@@ -39,10 +39,10 @@ def quantile_tree(quantiles, budget):
     shallow branch does not waste the share of a deep one. The part is the node's sensitivity
     beside the sum of sensitivities on an average path below: 1 / levels where all ask for medians.
     """
-    return _quantile_tree(tuple(float(q) for q in quantiles), budget)
+    return _quantile_tree(tuple(map(float, quantiles)), budget)
 
 
-@lru_cache(maxsize=64)  # features with equal shares have equal trees
+@lru_cache(maxsize=256)  # features with equal shares have equal trees
 def _quantile_tree(quantiles, budget):
     def split(first, last, q_below, q_above):
         middle = (first + last) // 2
@@ -96,7 +96,7 @@ class Level:
     is_leaf: np.ndarray
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _tree_levels(quantiles, budget):
     """Return the levels of one column's tree from the root down, each an array of nodes."""
     levels, ends = [], (0, len(quantiles) + 1)

@@ -1,11 +1,11 @@
 """The mechanisms by their names."""
 
+from dpq_sklearn.checks import shown
 from dpq_sklearn.mechanisms.agg_tree import AggregateTree
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.auto import AutomaticChoice
 from dpq_sklearn.mechanisms.ind_exp import IndependentExponential
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
-from dpq_sklearn.messages import shown
 
 MECHANISMS = {
     "aq": ApproximateQuantiles(),

@@ -5,7 +5,8 @@ from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import Budget, checked_positive
+from dpq_sklearn.accounting.budgets import Budget
+from dpq_sklearn.checks import checked_positive
 from dpq_sklearn.engine.exponential import FLOOR
 from dpq_sklearn.engine.grid import MOST_MEASURE
 from dpq_sklearn.mechanisms.aq import quantile_tree

@@ -4,8 +4,7 @@ from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import checked_positive
-from dpq_sklearn.messages import shown
+from dpq_sklearn.checks import checked_positive, shown
 from dpq_sklearn.quantiles import checked_quantiles
 from dpq_sklearn.release import plan_release
 
@@ -56,8 +55,9 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
         rho=rho,
         bounds=[(-np.inf, np.inf)] * n_features,
         mechanism=mechanism,
+        with_count=True,
     )
-    errors = plan.mechanism.rank_errors(plan.quantiles[0], plan.budgets[0])
+    errors = plan.rank_errors()[0]
     if np.isnan(errors).any():
         raise ValueError(
             f"mechanism must not be 'agg_tree', got {mechanism!r}: its error depends on the data."

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from sklearn.base import OneToOneFeatureMixin, clone
+from scipy.stats import rv_discrete
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
@@ -18,9 +19,14 @@ from sklearn.model_selection import (
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from dpq_sklearn.accounting.losses import PrivacyLoss, compose
+from dpq_sklearn.checks import shown
+from dpq_sklearn.ledger.ledger import opened, planned_losses, refusal_in_words
+from dpq_sklearn.ledger.views import loss_in_words
 
 CACHED = "a Pipeline with memory= reuses fits of equal parameters and data"
-REFITTED = "the refit costs as much as the best candidate, here the dearest"
+REFITTED = "the refit counts as the most expensive candidate"
+DRAWN = "without a random_state every candidate counts as the most expensive one"
+MOST_VALUES = 1000  # of a discrete distribution, to try them all
 
 
 @dataclass(frozen=True)
@@ -37,19 +43,31 @@ class SearchPlan:
         What they cost together, at least.
     reasons : tuple of str
         Why the cost is not known exactly; empty if it is.
+    losses : tuple of PrivacyLoss
+        What the fits cost one by one, at most.
+    refusals : tuple of str
+        For each ledger of the estimator that cannot pay `total` now: what is left of it.
     """
 
     n_fits: int
     total: PrivacyLoss
     least: PrivacyLoss
     reasons: tuple = ()
+    losses: tuple = field(default=(), repr=False)
+    refusals: tuple = ()
+
+    @property
+    def affordable(self):
+        """Whether the ledgers of the estimator can pay `total` now; True if there are none."""
+        return not self.refusals
 
     def __str__(self):
-        cost = f"eps={self.total.eps:.6g}, delta={self.total.delta:.6g}, rho={self.total.rho:.6g}"
         fits = f"{self.n_fits} private fit{'' if self.n_fits == 1 else 's'}"
-        if not self.reasons:
-            return f"{fits} that cost {cost}"
-        return f"at most {fits} that cost at most {cost} ({'; '.join(self.reasons)})"
+        cost = loss_in_words(self.total)
+        line = f"{fits} that cost {cost}"
+        if self.reasons:
+            line = f"at most {fits} that cost at most {cost} ({'; '.join(self.reasons)})"
+        return "\n".join((line, *self.refusals))
 
 
 def plan_search(estimator, *, cv=None, n_features=None):
@@ -69,8 +87,8 @@ def plan_search(estimator, *, cv=None, n_features=None):
     Returns
     -------
     plan : SearchPlan
-        With the number of fits in `n_fits` and their cost in `total`, which
-        :meth:`PrivacyLedger.check` takes as it is.
+        With the number of fits in `n_fits`, their cost in `total`, and in `affordable` whether
+        the ledger of the estimator can pay that. :meth:`PrivacyLedger.check` takes a plan too.
 
     See Also
     --------
@@ -78,9 +96,12 @@ def plan_search(estimator, *, cv=None, n_features=None):
 
     Notes
     -----
-    The cheap way: fit the private transformer once, wrap it in
-    :class:`sklearn.frozen.FrozenEstimator`, and search over what comes after it. That costs
-    nothing more, for what is computed from a private release is private too.
+    A search costs nothing more if the private transformer is fitted once before it, wrapped in
+    :class:`sklearn.frozen.FrozenEstimator`, and only what comes after it is searched: what is
+    computed from a private release is private too.
+
+    A RandomizedSearchCV with ``random_state=None`` is planned as if it drew its most expensive
+    candidate every time.
 
     Examples
     --------
@@ -98,12 +119,21 @@ def plan_search(estimator, *, cv=None, n_features=None):
     forecast = _forecast(estimator, n_features)
     if cv is not None:
         forecast = _repeated(forecast, _number_of_folds(cv))
+    losses = _losses_by_ledger(forecast)
+    refusals = (refusal_in_words(to, losses[to], "all of this") for to in losses if to is not None)
     return SearchPlan(
         n_fits=forecast.n_fits,
-        total=compose(forecast.most),
+        total=_most(forecast),
         least=compose(forecast.least),
         reasons=tuple(sorted(forecast.reasons)),
+        losses=tuple(loss for _, loss in forecast.most),
+        refusals=tuple(filter(None, refusals)),
     )
+
+
+# What PrivacyLedger.check takes beside costs.
+planned_losses.register(SearchPlan, lambda plan: plan.losses)
+planned_losses.register(BaseEstimator, lambda estimator: plan_search(estimator).losses)
 
 
 @dataclass(frozen=True)
@@ -111,16 +141,28 @@ class _Forecast:
     """The private fits in one call of `fit`: how many, and their losses at most and at least."""
 
     n_fits: int = 0
-    most: tuple = ()
-    least: tuple = ()
+    most: tuple = ()  # of pairs: the ledger that is charged or None, and the loss
+    least: tuple = ()  # of losses
     reasons: frozenset = frozenset()
+
+
+def _most(forecast):
+    return compose(loss for _, loss in forecast.most)
+
+
+def _losses_by_ledger(forecast):
+    losses = {ledger: [] for ledger, _ in forecast.most}
+    for ledger, loss in forecast.most:
+        losses[ledger].append(loss)
+    return losses
 
 
 def _forecast(estimator, n_features=None):
     """Return the forecast of one call of ``estimator.fit``."""
     if _is_private(estimator):
         loss = _loss_of_fit(estimator, n_features)
-        return _Forecast(1, (loss,), (loss,))
+        ledger = getattr(estimator, "ledger", None)
+        return _Forecast(1, ((None if ledger is None else opened(ledger), loss),), (loss,))
     if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
         return _forecast_of_search(estimator, n_features)
     parts = _parts(estimator, n_features)
@@ -187,54 +229,80 @@ def _n_columns(columns):
 
 
 def _forecast_of_search(search, n_features):
-    candidates = [
-        _forecast(_with_parameters(search.estimator, parameters), n_features)
-        for parameters in _candidates(search)
-    ]
+    candidates = _forecasts_of_candidates(search, n_features)
     searched = _repeated(_together(candidates), _number_of_folds(search.cv))
-    return _together([searched, _forecast_of_refit(candidates)]) if search.refit else searched
+    if not search.refit:
+        return searched
+    return _together([searched, _forecast_of_one_of(candidates, REFITTED)])
 
 
-def _with_parameters(estimator, parameters):
-    return clone(estimator).set_params(**clone(parameters, safe=False))
-
-
-def _candidates(search):
+def _forecasts_of_candidates(search, n_features):
     if isinstance(search, GridSearchCV):
-        return ParameterGrid(search.param_grid)
-    if search.random_state is None and _touches_privacy(search):
-        raise ValueError(
-            "random_state of RandomizedSearchCV must be an int for a plan if the cost depends on "
-            "the candidates that are drawn, got None."
-        )
-    return ParameterSampler(
-        search.param_distributions, search.n_iter, random_state=deepcopy(search.random_state)
+        parameters = ParameterGrid(search.param_grid)
+    elif search.random_state is None:
+        return _forecasts_of_unknown_draws(search, n_features)
+    else:
+        state = deepcopy(search.random_state)
+        parameters = ParameterSampler(search.param_distributions, search.n_iter, random_state=state)
+    return [_forecast_with(search.estimator, chosen, n_features) for chosen in parameters]
+
+
+def _forecasts_of_unknown_draws(search, n_features):
+    """Return forecasts that bound those of the candidates, whichever are drawn."""
+    spaces = search.param_distributions
+    spaces = [spaces] if hasattr(spaces, "items") else spaces
+    possible = ParameterGrid([_values_that_matter(search.estimator, space) for space in spaces])
+    drawn = _forecast_of_one_of(
+        [_forecast_with(search.estimator, chosen, n_features) for chosen in possible], DRAWN
+    )
+    n_candidates = len(ParameterSampler(spaces, search.n_iter))
+    return [replace(drawn, least=()) if drawn.reasons else drawn] * n_candidates
+
+
+def _forecast_with(estimator, parameters, n_features):
+    chosen = clone(estimator).set_params(**clone(parameters, safe=False))
+    return _forecast(chosen, n_features)
+
+
+def _values_that_matter(estimator, space):
+    """Return the possible values of those parameters that may change how much is spent."""
+    steps = estimator.get_params(deep=True) | {"": estimator}
+    private = {name for name, values in space.items() if _holds_privacy(values)}
+
+    def matters(name):
+        owner = name.rpartition("__")[0]
+        inside = any(name.startswith(f"{step}__") for step in private)
+        return name in private or inside or _holds_privacy(steps.get(owner))
+
+    return {name: _possible(name, values) for name, values in space.items() if matters(name)}
+
+
+def _possible(name, values):
+    """Return the values that can be drawn; of a range the upper end, which costs most."""
+    if not hasattr(values, "rvs"):
+        return values
+    low, high = values.support() if hasattr(values, "support") else (-np.inf, np.inf)
+    if high - low < MOST_VALUES and isinstance(getattr(values, "dist", values), rv_discrete):
+        return range(int(low), int(high) + 1)
+    if high - low < np.inf and name.rpartition("__")[2] in ("eps", "delta", "rho"):
+        return [high, (low + high) / 2]  # the second one shows that the cost is not fixed
+    raise ValueError(
+        "random_state of RandomizedSearchCV must be an int for a plan if it is not known which "
+        f"candidates cost most, as with the distribution of {name!r}, got None."
     )
 
 
-def _touches_privacy(search):
-    """Return whether a parameter that is searched may change how much is spent."""
-    spaces = search.param_distributions
-    spaces = [spaces] if hasattr(spaces, "items") else spaces
-    parameters = search.estimator.get_params(deep=True)
-    for name, values in ((name, values) for space in spaces for name, values in space.items()):
-        owner_name = name.rpartition("__")[0]
-        owner = parameters.get(owner_name) if owner_name else search.estimator
-        if _holds_privacy(owner) or _holds_privacy(values):
-            return True
-    return False
-
-
-def _forecast_of_refit(candidates):
-    """Return the forecast of fitting one of the candidates again, whichever turns out best."""
-    most = [compose(candidate.most) for candidate in candidates]
-    least = [compose(candidate.least) for candidate in candidates]
+def _forecast_of_one_of(candidates, reason):
+    """Return the forecast of fitting one of the candidates, not known which, for this reason."""
+    losses = [_losses_by_ledger(candidate) for candidate in candidates]
+    ledgers = dict.fromkeys(ledger for by_ledger in losses for ledger in by_ledger)
+    most = {to: [compose(by_ledger.get(to, ())) for by_ledger in losses] for to in ledgers}
     reasons = frozenset().union(*(candidate.reasons for candidate in candidates))
     return _Forecast(
         n_fits=max(candidate.n_fits for candidate in candidates),
-        most=(_extreme_loss(max, most),),
-        least=(_extreme_loss(min, least),),
-        reasons=reasons | ({REFITTED} if len(set(most)) > 1 else set()),
+        most=tuple((to, _extreme_loss(max, most[to])) for to in ledgers),
+        least=(_extreme_loss(min, [compose(candidate.least) for candidate in candidates]),),
+        reasons=reasons | ({reason} if len(set(map(_most, candidates))) > 1 else set()),
     )
 
 
@@ -243,6 +311,7 @@ def _extreme_loss(extreme, losses):
         eps=extreme(loss.eps for loss in losses),
         delta=extreme(loss.delta for loss in losses),
         rho=extreme(loss.rho for loss in losses),
+        pure_eps=extreme(loss.pure_eps for loss in losses),
         os_randomness=all(loss.os_randomness for loss in losses),
     )
 
@@ -267,13 +336,13 @@ def _repeated(forecast, times):
 
 def _number_of_folds(cv):
     if isinstance(cv, Iterator):
-        raise ValueError(f"cv must not be an iterator, which a plan would use up, got {cv!r}.")
+        raise ValueError("cv must not be an iterator, for a plan would exhaust it.")
     try:
         return check_cv(cv).get_n_splits()
     except (TypeError, ValueError) as error:
         raise ValueError(
             "cv must have a number of folds that is known without data, such as an int or "
-            f"KFold(5), got {cv!r}."
+            f"KFold(5), got {shown(cv)}."
         ) from error
 
 
@@ -308,5 +377,5 @@ def _refuse_no_estimator(estimator):
     if isinstance(estimator, type) or not hasattr(estimator, "fit"):
         raise ValueError(
             "plan_search takes a GridSearchCV, a RandomizedSearchCV, a Pipeline or another "
-            f"estimator, got {estimator!r}."
+            f"estimator, got {shown(estimator)}."
         )

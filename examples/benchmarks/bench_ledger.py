@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from dpq_sklearn.accounting import PrivacyLoss
+from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 
 LOSS = PrivacyLoss(eps=0.1, delta=0.0, rho=0.00125)

@@ -11,7 +11,7 @@ import numpy as np
 from timing import best_seconds, compare, header
 
 from dpq_sklearn import dp_quantiles
-from dpq_sklearn.accounting import Budget
+from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness
 from dpq_sklearn.engine.ranks import SortedColumn

@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+from dpq_sklearn.accounting.MISSING import budgets_for
 from published_aq import published_aq
 from published_joint_exp import published_joint_exp
 
 from dpq_sklearn import dp_quantiles, sanitize
-from dpq_sklearn.accounting import Budget, budgets_for
+from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import BoundedGrid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import SortedColumn

@@ -1,0 +1,79 @@
+"""Checks of arguments. Messages name the parameter, the rule and the value, but never data.
+
+An argument can be private data by mistake, ``dp_quantiles([0.5], salaries)``, and messages end up
+in logs: a scalar is printed as it is, anything else by its type.
+"""
+
+import math
+from numbers import Number, Real
+from os import PathLike
+
+import numpy as np
+
+_LONGEST_TEXT = 200
+
+
+def shown(value):
+    """Return a scalar or a short text as it is written, of other things the type and shape."""
+    if value is None or isinstance(value, (Number, bool)) or getattr(value, "shape", None) == ():
+        return repr(value)
+    if isinstance(value, (str, PathLike)):
+        text = repr(value)
+        return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
+    name = type(value).__name__
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"{name} of shape {shape}"
+    return f"{name} of length {len(value)}" if hasattr(value, "__len__") else f"a {name}"
+
+
+def checked_positive(value, name):
+    """Return `value` as a float if it is a finite positive number."""
+    if not _is_number(value) or not 0 < value < math.inf:
+        raise ValueError(f"{name} must be a finite number > 0, got {shown(value)}.")
+    return float(value)
+
+
+def checked_delta(value):
+    """Return `value` as a float if it is a number in [0, 1)."""
+    if not _is_number(value) or not 0 <= value < 1:
+        raise ValueError(f"delta must be a number in [0, 1), got {shown(value)}.")
+    return float(value)
+
+
+def _is_number(value):
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
+def checked_bounds(bounds):
+    """Return `bounds` as two floats, infinite for None, or raise a ValueError that says why not."""
+    try:
+        ends = list(bounds)
+        is_pair = len(ends) == 2 and all(end is None or _is_number(end) for end in ends)
+    except TypeError:
+        is_pair = False
+    if not is_pair or ends == [None, None] or any(map(_is_infinite, ends)):
+        raise _no_bounds(bounds)
+    low, high = (
+        open_end if end is None else float(end)
+        for end, open_end in zip(ends, (-math.inf, math.inf), strict=True)
+    )
+    if not low < high or (None not in ends and not math.isfinite(high - low)):
+        raise _no_bounds(bounds)
+    return low, high
+
+
+def _is_infinite(end):
+    try:
+        return end is not None and not math.isfinite(float(end))
+    except OverflowError:
+        return True
+
+
+def _no_bounds(bounds):
+    is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
+    is_scalars = is_short and all(end is None or np.isscalar(end) for end in bounds)
+    return ValueError(
+        "bounds must be None or a pair low < high of finite numbers with a finite width, of which "
+        f"one may be None, got {repr(bounds) if is_scalars else shown(bounds)}."
+    )

@@ -1,0 +1,168 @@
+"""The base measure of a node is one, leaves no cell out, and sees released cells only."""
+
+import inspect
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from dpq_sklearn.engine.base_measure import PLAIN_SHARES, step_measure
+from dpq_sklearn.engine.grid import make_grid
+
+INF = np.inf
+BOUNDS = [
+    (-INF, INF),
+    (0.0, INF),
+    (-INF, 100.0),
+    (0.0, 1.0),
+    (-50.0, 1e6),
+    (1e9, 1e9 + 1),
+    (-8e307, 8e307),
+    (0.0, 1e-300),
+]
+GRID = make_grid(BOUNDS)
+# Overflows are as quiet as in a release.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def some_nodes(seed, n_nodes=600, grid=GRID):
+    """The arguments of `step_measure` for random nodes of all kinds in all columns."""
+    rng = np.random.default_rng(seed)
+    column = rng.integers(0, len(BOUNDS), n_nodes)
+    first, last = grid.first[column], grid.end[column] - 1
+    numbers = np.concatenate((rng.lognormal(3, 5, 200), np.arange(20.0), [0.1, 1e18, 0.5]))
+    numbers = np.concatenate((numbers, -numbers, 1e9 + rng.random(50), rng.random(50)))
+    drawn = rng.choice(numbers, (3, n_nodes))
+    drawn[:, rng.random(n_nodes) < 0.1] = 37.0  # all in one cell
+    lo, hi, beyond = np.sort(grid.cells_of(drawn, column), axis=0)
+    is_first, is_last = rng.random((2, n_nodes)) < 0.4
+    lo, hi = np.where(is_first, first, lo), np.where(is_last, last, hi)
+    is_open_lo, is_open_hi = (
+        grid.is_open_low[column] & is_first,
+        grid.is_open_high[column] & is_last,
+    )
+    # A neighbour lies beyond the closed end, or is that end.
+    neighbour = np.where(is_open_lo, np.maximum(hi, beyond), np.where(is_open_hi, first, lo))
+    neighbour = np.where(rng.random(n_nodes) < 0.3, np.where(is_open_lo, hi, lo), neighbour)
+    return column, lo, hi, neighbour, is_open_lo, is_open_hi
+
+
+def masses_of(measure):
+    return np.diff(measure.before, axis=1) * measure.densities
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_measure_of_a_node_is_one_and_every_cell_has_a_part_of_it(seed):
+    nodes = some_nodes(seed)
+    column, lo, hi, _, is_open_lo, is_open_hi = nodes
+    measure = step_measure(GRID, *nodes)
+    assert np.isfinite(measure.densities).all()
+    np.testing.assert_allclose(masses_of(measure).sum(axis=1), 1.0, rtol=1e-12)
+    whole = GRID.measure_before(hi + 1, column) - GRID.measure_before(lo, column)
+    n_open = is_open_lo.astype(int) + is_open_hi
+    plain = PLAIN_SHARES[2 - n_open]
+    is_there = np.diff(measure.cuts, axis=1) > 0
+    least = np.where(is_there, measure.densities, INF).min(axis=1)
+    assert np.all(least * whole >= plain * (1 - 1e-12))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_segments_ascend_from_the_first_cell_to_the_last(seed):
+    nodes = some_nodes(seed)
+    column, lo, hi = nodes[:3]
+    measure = step_measure(GRID, *nodes)
+    assert measure.cuts.dtype == measure.before.dtype == np.int64
+    assert np.array_equal(measure.cuts[:, 0], lo) and np.array_equal(measure.cuts[:, -1], hi + 1)
+    assert np.all(np.diff(measure.cuts, axis=1) >= 0)
+    assert np.array_equal(measure.before, GRID.measure_before(measure.cuts, column[:, None]))
+    assert measure.densities.shape == (lo.size, measure.cuts.shape[1] - 1)
+
+
+def test_measure_of_a_node_depends_on_its_own_cells_alone():
+    """Not on the nodes beside it, and not on data, which it is never given."""
+    nodes = some_nodes(1, 200)
+    together = step_measure(GRID, *nodes)
+    for row in range(0, 200, 7):
+        alone = step_measure(GRID, *(argument[row : row + 1] for argument in nodes))
+        for name in ("cuts", "before", "densities"):
+            assert np.array_equal(getattr(alone, name)[0], getattr(together, name)[row])
+    names = ["grid", "columns", "lo", "hi", "neighbour", "is_open_lo", "is_open_hi"]
+    assert list(inspect.signature(step_measure).parameters) == names
+
+
+def one_node(lo, hi, neighbour=None, column=0, grid=GRID):
+    """The measure of a node between two released numbers; None is the open end."""
+    ends = grid.low[column] if lo is None else lo, grid.high[column] if hi is None else hi
+    neighbour = (hi if lo is None else lo) if neighbour is None else neighbour
+    numbers = np.array([*ends, 0.0 if neighbour is None else neighbour])
+    cells = grid.cells_of(numbers, column)[:, None]
+    is_open = np.array([[lo is None], [hi is None]])
+    return step_measure(grid, np.array([column]), *cells, *is_open)
+
+
+def mass_between(measure, low, high, column=0, grid=GRID):
+    """The measure of the cells between two numbers."""
+    ends = grid.measure_before(grid.cells_of(np.array([low, high]), column), column)
+    inside = np.clip(measure.before[0], *ends)
+    return float(np.diff(inside) @ measure.densities[0])
+
+
+def test_slice_of_a_measure_has_these_nodes():
+    nodes = some_nodes(2, 10)
+    measure = step_measure(GRID, *nodes)
+    part = measure[3:5]
+    assert np.array_equal(part.cuts, measure.cuts[3:5])
+    assert np.array_equal(part.before, measure.before[3:5])
+    assert np.array_equal(part.densities, measure.densities[3:5])
+
+
+def test_root_prefers_numbers_of_everyday_size_and_positive_ones():
+    root = one_node(None, None)
+    assert mass_between(root, 1.0, 2.0) > 3 * mass_between(root, 2.0**30, 2.0**31)
+    assert mass_between(root, 1.0, 2.0) > 3 * mass_between(root, 2.0**-9.5, 2.0**-8.5)
+    assert mass_between(root, 0.0, 1e18) > 1.5 * mass_between(root, -1e18, 0.0)
+    assert mass_between(root, 1e-3, 1e5) > 0.4
+
+
+@pytest.mark.parametrize(("end", "neighbour", "scale"), [(2005.3, 1995.0, 10), (1e9, None, 1e9)])
+def test_rings_around_a_released_end_have_its_scale(end, neighbour, scale):
+    """Without a second value, the scale is the size of the first."""
+    for sign in (1, -1):
+        beyond = None if neighbour is None else sign * neighbour
+        ends = (sign * end, None) if sign > 0 else (None, sign * end)
+        measure = one_node(*ends, beyond)
+
+        def mass(near, far, sign=sign, measure=measure):
+            return mass_between(measure, *sorted(sign * (end + scale * at) for at in (near, far)))
+
+        assert mass(0.01, 64) > 0.4
+        assert mass(0, 2**-9) < 0.3
+        assert mass(0.5, 4) > 3 * mass(32, 256)
+
+
+def test_measure_between_two_released_ends_is_even_in_the_value():
+    for low, high in ((-1.234567, 1.4321), (10.123, 20.456), (-1000.5, 0.33)):
+        measure = one_node(low, high)
+        parts = np.linspace(low, high, 11)
+        masses = [mass_between(measure, *pair) for pair in pairwise(parts[1:-1])]
+        assert min(masses) > 0.03 and max(masses) < 0.3
+
+
+def test_half_open_bounds_have_rings_at_the_bound():
+    measure = one_node(0.0, None, column=1)
+    assert mass_between(measure, 2.0**-10, 2.0**10, column=1) > 0.3
+    measure = one_node(None, 100.0, column=2)
+    assert mass_between(measure, -1000.0, 99.99, column=2) > 0.3
+
+
+@pytest.mark.parametrize("column", range(len(BOUNDS)), ids=map(str, BOUNDS))
+def test_nodes_of_one_cell_or_two_have_a_measure_too(column):
+    ends = GRID.first[column], GRID.end[column] - 1
+    cells = [(lo, hi) for lo in ends for hi in (lo, lo + 1) if hi < GRID.end[column]]
+    lo, hi = np.array(cells).T
+    closed = np.zeros(lo.size, dtype=bool)
+    columns = np.full(lo.size, column)
+    measure = step_measure(GRID, columns, lo, hi, lo, closed, closed)
+    np.testing.assert_allclose(masses_of(measure).sum(axis=1), 1.0, rtol=1e-12)
+    is_there = np.diff(measure.cuts, axis=1) > 0
+    assert np.all(measure.densities[is_there] > 0)

@@ -1,0 +1,306 @@
+"""Optimal composition: no adversary beats the bound, and the best one comes close to it."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpq_sklearn.accounting.composition import (
+    GREATEST_EPS,
+    LONGEST,
+    _after_draw,
+    _Draw,
+    _gaussian_above,
+    _gaussian_curve,
+    _lattice_curve,
+    adaptive_delta,
+    largest_scale,
+)
+from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
+from dpq_sklearn.mechanisms.ind_exp import nonadaptive_delta
+
+
+def chance_of_t(t, eps):
+    """Chance that the log-ratio is t, not t - eps, under the distribution in its numerator."""
+    return np.expm1(t - eps) / np.expm1(-eps)
+
+
+def best_adversary(draws, log_x, n_choices=40):
+    """Largest delta of all strategies that choose t from a grid, anew after each outcome."""
+    if not draws:
+        return np.maximum(-np.expm1(np.minimum(log_x, 0.0)), 0.0)
+    eps, rest = draws[0], draws[1:]
+    t = np.linspace(0.0, eps, n_choices)
+    below = np.asarray(log_x)[..., None] - t
+    up = chance_of_t(t, eps)
+    after = [best_adversary(rest, log_x, n_choices) for log_x in (below, below + eps)]
+    return (up * after[0] + (1 - up) * after[1]).max(axis=-1)
+
+
+def best_lattice_adversary(multiples, step, n_steps):
+    """The same for long sequences: all eps, t and the final n_steps are multiples of one step."""
+    reach = sum(multiples)
+    log_x = step * np.arange(n_steps - reach, n_steps + reach + 1)
+    curve = -np.expm1(np.minimum(log_x, 0.0))
+    for m in reversed(multiples):
+        chances = chance_of_t(step * np.arange(m + 1), step * m)
+        n = len(curve) - 2 * m
+        curve = np.max(
+            [
+                up * curve[m - t : m - t + n] + (1 - up) * curve[2 * m - t : 2 * m - t + n]
+                for t, up in enumerate(chances)
+            ],
+            axis=0,
+        )
+    return curve[0]
+
+
+def assert_just_above(adversary, draws, eps, loss):
+    """The bound is above the adversary's delta, but no more if draws have a little less eps."""
+    draws = np.array(draws)
+    assert adaptive_delta((1 - loss) * draws, eps) <= adversary <= adaptive_delta(draws, eps)
+
+
+@pytest.mark.parametrize("eps_draw", [1e-3, 0.3, 1.0, 5.0, 50.0])
+@pytest.mark.parametrize("part", [0.05, 0.5, 0.99])
+def test_one_draw_has_its_closed_form(eps_draw, part):
+    """The best t makes (sqrt(e^eps_draw) - sqrt(e^eps))^2 / (e^eps_draw - 1)."""
+    eps = part * eps_draw
+    exact = math.exp(eps) * math.expm1((eps_draw - eps) / 2) ** 2 / math.expm1(eps_draw)
+    assert exact * (1 - 1e-9) <= adaptive_delta([eps_draw], eps) <= exact * (1 + 1e-6) + 1e-13
+
+
+@pytest.mark.parametrize("part", [0.1, 0.4, 0.7, 0.95])
+@pytest.mark.parametrize(
+    "draws",
+    [
+        (0.02, 0.02),
+        (0.5, 0.5),
+        (1.3, 0.4),
+        (0.4, 1.3),
+        (0.35, 0.35, 0.35),
+        (0.2, 0.3, 0.5),
+        (0.5, 0.3, 0.2),
+        (0.01, 0.5, 0.3),
+        (3.0, 1.0, 2.0),
+    ],
+)
+def test_no_adaptive_strategy_is_worse(draws, part):
+    eps = part * sum(draws)
+    adversary = float(best_adversary(draws, eps))
+    assert_just_above(adversary, draws, eps, loss=0.005)
+
+
+@pytest.mark.parametrize(
+    ("multiples", "eps_draw", "eps"),
+    [
+        ((24,) * 10, 0.15, 1.0),
+        ((24,) * 10, 0.15, 0.2),
+        ((24,) * 10, 1.2, 10.0),
+        ((36, 24, 12) * 7, 0.15, 1.2),
+        ((12,) * 10 + (36,) * 5, 0.1, 1.0),
+        ((36,) * 5 + (12,) * 10, 0.1, 1.0),
+        ((48,) + (12,) * 30, 0.05, 0.4),
+        ((24,) * 30, 0.0865, 1.0),
+        ((24,) * 60, 1e-3, 0.02),
+        ((24,) * 96, 0.03, 0.8),
+        ((48,) * 2 + (12,) * 140, 0.03, 0.5),
+        ((20,) * 150, 0.0375, 1.0),
+        ((20,) * 150, 0.02, 0.1),
+        ((24, 18, 12, 18) * 40, 0.04, 1.0),
+        ((12,) * 80 + (24,) * 80, 0.03, 0.8),
+        ((24,) * 80 + (12,) * 80, 0.03, 0.8),
+        ((24,) * 200, 0.2, 8.0),
+    ],
+)
+def test_no_adaptive_strategy_is_worse_in_long_sequences(multiples, eps_draw, eps):
+    """`eps_draw` is that of 24 steps. Gaussian curves may lose more than the lattice."""
+    step = eps_draw / 24
+    n_steps = round(eps / step)
+    adversary = best_lattice_adversary(multiples, step, n_steps)
+    assert 1e-12 < adversary < 0.5
+    loss = 0.005 if len(multiples) <= LONGEST else 0.016
+    assert_just_above(adversary, step * np.array(multiples), step * n_steps, loss)
+
+
+@pytest.mark.parametrize("n_draws", [1, 2, 3, 7, 20, 90, 128, 129, 300, 1000])
+@pytest.mark.parametrize(("eps", "delta"), [(0.1, 1e-6), (1.0, 1e-3), (1.0, 1e-10), (10.0, 1e-6)])
+def test_bound_is_above_the_nonadaptive_optimum(n_draws, eps, delta):
+    scale = largest_scale((1.0,) * n_draws, eps, delta)
+    for eps_draw in (scale, 1.3 * scale):
+        nonadaptive = nonadaptive_delta(n_draws, eps_draw, eps) / (1 + 2.0**-19)
+        assert nonadaptive <= adaptive_delta([eps_draw] * n_draws, eps)
+
+
+@pytest.mark.parametrize("eps_of_draws", [(0.35,) * 4, (0.2, 0.5, 0.1, 0.4, 0.3), (0.09,) * 30])
+def test_bound_is_above_the_privacy_loss_distribution_of_two_point_mechanisms(eps_of_draws):
+    """Lists are composed, because dp_accounting counts too little for its SelfComposed events."""
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+
+    def two_points(t, eps):
+        logs = np.log([chance_of_t(t, eps), 1 - chance_of_t(t, eps)])
+        upper, lower = (dict(enumerate(x)) for x in (logs, logs - [t, t - eps]))
+        return pld.from_two_probability_mass_functions(
+            lower, upper, pessimistic_estimate=False, value_discretization_interval=1e-5
+        )
+
+    deltas = [
+        functools.reduce(
+            lambda one, other: one.compose(other), [two_points(part * e, e) for e in eps_of_draws]
+        ).get_delta_for_epsilon(1.0)
+        for part in (0.5, 0.6, 0.7, 0.8)
+    ]
+    assert 0.5 * adaptive_delta(eps_of_draws, 1.0) <= max(deltas)
+    assert max(deltas) <= adaptive_delta(eps_of_draws, 1.0)
+
+
+@given(
+    st.lists(st.floats(0.01, 1.0), min_size=1, max_size=12), st.floats(0.05, 0.9), st.integers(0)
+)
+@settings(max_examples=40, deadline=None)
+def test_delta_is_monotone_in_every_argument(draws, part, which):
+    eps, which = part * sum(draws), which % len(draws)
+    delta = adaptive_delta(draws, eps)
+    assert adaptive_delta(draws, 1.02 * eps) <= delta
+    more = [*draws[:which], 1.1 * draws[which] + 0.1, *draws[which + 1 :]]
+    assert adaptive_delta(more, eps) >= delta
+    assert adaptive_delta([*draws, 0.1], eps) >= delta * (1 - 1e-3)  # another lattice
+    assert adaptive_delta([0.1, *draws], eps) >= delta * (1 - 1e-3)
+
+
+@given(
+    st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=1, max_size=40),
+    st.floats(0.01, 10.0),
+    st.floats(1e-12, 0.1),
+)
+@settings(max_examples=20, deadline=None)
+def test_scale_is_monotone_in_every_argument(pattern, eps, delta):
+    """Up to the 1e-3 by which it is rounded down."""
+    scale = largest_scale(tuple(pattern), eps, delta)
+    assert largest_scale(tuple(pattern), 1.01 * eps, delta) >= scale * (1 - 1e-3)
+    assert largest_scale(tuple(pattern), eps, 1.1 * delta) >= scale * (1 - 1e-3)
+    assert largest_scale((*pattern, 0.5), eps, delta) <= scale * (1 + 1e-3)
+    assert largest_scale(tuple(2 * p for p in pattern), eps, delta) == pytest.approx(scale / 2)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        (1.0,),
+        (1.0, 2.0, 0.5),
+        (1.0,) * 10,
+        (3.0, 2.0, 1.0) * 10,
+        (1.0,) * 300,
+        (0.5, 1.0, 2.0) * 100,
+        tuple(np.linspace(2.0, 1.0, 2000)),
+    ],
+    ids=len,
+)
+@pytest.mark.parametrize(("eps", "delta"), [(1.0, 1e-6), (0.1, 1e-8), (5.0, 0.01)])
+def test_scale_is_the_largest(pattern, eps, delta):
+    scale = largest_scale(pattern, eps, delta)
+    assert adaptive_delta(scale * np.array(pattern), eps) <= delta
+    assert adaptive_delta(1.002 * scale * np.array(pattern), eps) > delta
+
+
+@pytest.mark.parametrize("pattern", [(1.0,), (1.0, 3.0, 2.0), (1.0,) * 10])
+def test_small_delta_gives_the_pure_split(pattern):
+    for eps in (0.1, 1.0, 10.0):
+        pure = eps / sum(pattern)
+        assert pure * (1 - 1e-9) <= largest_scale(pattern, eps, 0.0) <= pure
+        assert pure * (1 - 1e-9) <= largest_scale(pattern, eps, 1e-60) <= pure * (1 + 1e-3)
+        assert adaptive_delta(largest_scale(pattern, eps, 0.0) * np.array(pattern), eps) == 0.0
+
+
+def test_one_draw_gets_the_whole_eps():
+    assert largest_scale((2.0,), 1.0, 1e-9) == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("n_draws", "gain"),
+    [
+        (1, 0.0),
+        (3, 0.05),
+        (5, 0.16),
+        (7, 0.12),
+        (10, 0.10),
+        (30, 0.08),
+        (90, 0.075),
+        (300, 0.068),
+        (1000, 0.07),
+        (20_000, 0.07),
+    ],
+)
+def test_gain_over_pure_and_zcdp(n_draws, gain):
+    """In eps a draw, at eps = 1 and delta = 1e-6."""
+    before = max(1 / n_draws, math.sqrt(8 * rho_of_approximate_dp(1.0, 1e-6) / n_draws))
+    now = largest_scale((1.0,) * n_draws, 1.0, 1e-6)
+    assert now / before == pytest.approx(1 + gain, abs=0.005)
+
+
+def test_absurd_eps_gets_the_pure_split():
+    for eps in (1e-9, 1e6, 1e300):
+        assert largest_scale((1.0, 1.0), eps, 1e-6) == pytest.approx(eps / 2)
+    assert adaptive_delta([2 * GREATEST_EPS], 1.0) == 1.0
+    assert adaptive_delta([1.0, 1.0], 1e-9) == 1.0
+
+
+def test_negligible_draws_cost_next_to_nothing():
+    draws = [0.3, 0.3, 0.3]
+    with_more = adaptive_delta([1e-12, *draws, 0.0, 1e-300], 0.5)
+    assert adaptive_delta(draws, 0.5) * 0.99 <= with_more <= adaptive_delta(draws, 0.5) * 1.02
+
+
+@pytest.mark.parametrize("eps", [0.01, 0.3, 2.0])
+@pytest.mark.parametrize("variance_in_draws", [0.1, 0.9, 1.3, 2.0, 10.0, 100.0])
+def test_gaussian_curve_is_above_what_a_draw_makes_of_a_narrower_one(eps, variance_in_draws):
+    variance = variance_in_draws * eps**2 / 4
+    t = np.linspace(0.0, eps, 41)
+    log_x = math.sqrt(variance + eps**2) * np.linspace(-4, 6, 41)[:, None]
+    up = chance_of_t(t, eps)
+    after = [_gaussian_curve(variance, log_x - t + shift) for shift in (0.0, eps)]
+    worst = np.max(up * after[0] + (1 - up) * after[1], axis=1)
+    above = _gaussian_curve(_after_draw(variance, eps), log_x[:, 0])
+    assert np.all(worst <= above * (1 + 1e-9))
+    if variance_in_draws >= 10:
+        narrower = _gaussian_curve(variance + 0.9 * eps**2 / 4, log_x[:, 0])
+        assert np.any(worst > narrower * (1 + 1e-3))
+
+
+@pytest.mark.parametrize("tail", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("part", [0.1, 0.4, 0.7])
+def test_curve_is_an_upper_bound_whatever_is_left_out(tail, part):
+    draws = (0.2, 0.3, 0.1)
+    eps = part * sum(draws)
+    bound = _lattice_curve(np.array(draws[::-1]), 0.03, eps, eps, tail)
+    assert bound[0] >= best_adversary(draws, eps)
+
+
+def test_a_cut_curve_gives_an_upper_bound():
+    """To the left the chord to D(0) = 1 takes its place, to the right the last value."""
+    step, decay = 0.02, np.exp(-0.02 * np.arange(100))
+    curve = best_adversary((0.2, 0.2), step * np.arange(-40, 41))
+    draw = _Draw(0.13, step)
+    whole = draw.before(curve, decay, 20, 41)
+    assert np.all(draw.before(curve[25:], decay, -5, 41) >= whole)
+    assert np.all(draw.before(curve[:46], decay, 20, 41) >= whole)
+
+
+def test_swapped_neighbours_have_the_same_curve():
+    """D(x) = 1 - x + x D(1/x)."""
+    for draws in (np.array([0.3]), np.array([0.2, 0.35, 0.1])):
+        for log_x in (0.05, 0.15, 0.25):
+            right, left = (_lattice_curve(draws, 0.01, g, g, 50.0)[0] for g in (log_x, -log_x))
+            assert left == pytest.approx(-math.expm1(-log_x) + math.exp(-log_x) * right, rel=1e-3)
+
+
+def test_gaussian_curve_is_just_above_the_curve_it_replaces():
+    step = 0.02
+    log_x = step * np.arange(20)
+    curve = best_adversary((0.2, 0.2), log_x)
+    variance = _gaussian_above(curve, step, 2 * 0.2**2 / 4)
+    assert np.all(curve - curve[-1] <= _gaussian_curve(variance, log_x))
+    assert np.any(curve - curve[-1] > _gaussian_curve(0.995 * variance, log_x))
