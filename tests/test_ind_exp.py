@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from dpq_sklearn.accounting.budgets import ROUNDING, Budget
-from dpq_sklearn.accounting.composition import nonadaptive_delta, nonadaptive_eps
+from dpq_sklearn.accounting.composition import adaptive_delta
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
-from dpq_sklearn.mechanisms.ind_exp import MOST_DRAWS_COMPOSED, IndependentExponential
+from dpq_sklearn.mechanisms.ind_exp import IndependentExponential
 from tests.enumeration import (
     datasets,
     hockey_stick,
@@ -27,9 +27,11 @@ from tests.mechanism_helpers import (
     assert_refuses,
     assert_releases_ascending_cells,
     assert_within,
+    nonadaptive_delta,
     p_value,
     sample,
     spent,
+    uniform_quantiles,
     worst_eps_of,
     worst_rho_of,
 )
@@ -182,31 +184,33 @@ def worst_of_two_point_mechanisms(n_draws, eps_draw, eps):
 @pytest.mark.parametrize(
     ("n_draws", "eps_draw", "eps"), [(1, 1.3, 1.0), (3, 0.6, 1.0), (8, 0.5, 1.5), (20, 0.2, 0.5)]
 )
-def test_optimal_composition_is_the_worst_of_all_two_point_mechanisms(n_draws, eps_draw, eps):
+def test_optimum_without_adaptivity_is_the_worst_of_all_two_point_mechanisms(
+    n_draws, eps_draw, eps
+):
     brute = worst_of_two_point_mechanisms(n_draws, eps_draw, eps)
     assert brute <= nonadaptive_delta(n_draws, eps_draw, eps) <= brute * 1.001
 
 
-@pytest.mark.parametrize("n_draws", [1, 2, 7, 40, 200])
+@pytest.mark.parametrize("n_draws", [1, 2, 7, 40, 400])
 @pytest.mark.parametrize(("eps", "delta"), [(0.01, 1e-9), (1.0, 1e-6), (20.0, 1e-6)])
-def test_optimal_composition_beats_pure_and_concentrated_accounting(n_draws, eps, delta):
-    best = nonadaptive_eps(n_draws, eps, delta)
-    assert best >= eps / n_draws
-    assert best >= math.sqrt(8 * rho_of_approximate_dp(eps, delta) / n_draws)
-    assert nonadaptive_delta(n_draws, best, eps) <= delta
-    assert nonadaptive_delta(n_draws, best * 1.0001, eps) > delta
+def test_composed_budgets_are_near_the_optimum_and_beat_other_accounts(n_draws, eps, delta):
+    """The draws are not adaptive, which would allow a hundredth more at best."""
+    (budget,) = IND.composed_budgets([uniform_quantiles(n_draws)], [1.0], eps, delta)
+    assert budget.amount >= eps * (1 - ROUNDING) / n_draws * (1 - 1e-9)
+    rho = rho_of_approximate_dp(eps, delta)
+    assert budget.amount >= 0.999 * math.sqrt(8 * rho / n_draws)
+    assert nonadaptive_delta(n_draws, budget.amount, eps) <= delta
+    assert nonadaptive_delta(n_draws, budget.amount * 1.015, eps) > delta
 
 
-def test_equal_columns_are_composed_together_and_others_by_their_shares():
-    three, eps = [[0.25, 0.5, 0.75]] * 2, 1.0 - ROUNDING
-    together = IND.composed_budgets(three, [0.5, 0.5], 1.0, 1e-6)
-    assert together == (Budget(nonadaptive_eps(6, eps, 1e-6), "draw"),) * 2
-    apart = IND.composed_budgets(three, [0.25, 0.75], 1.0, 1e-6)
-    assert apart[0].amount == nonadaptive_eps(3, 0.25 * eps, 0.25e-6)
-    assert apart[1].amount == nonadaptive_eps(3, 0.75 * eps, 0.75e-6)
-    n_columns = MOST_DRAWS_COMPOSED + 1
-    too_many = [[0.5]] * n_columns, [1 / n_columns] * n_columns
-    assert IND.composed_budgets(*too_many, 1.0, 1e-6) is None
+def test_columns_are_composed_together_and_have_their_shares():
+    three, two = [0.25, 0.5, 0.75], [0.3, 0.6]
+    alike = IND.composed_budgets([three, three], [0.5, 0.5], 1.0, 1e-6)
+    assert alike == IND.composed_budgets([uniform_quantiles(6)], [1.0], 1.0, 1e-6) * 2
+    unlike = IND.composed_budgets([three, two], [0.2, 0.8], 1.0, 1e-6)
+    assert unlike[1].amount == pytest.approx(2 * unlike[0].amount)
+    draws = [unlike[0].amount] * 3 + [unlike[1].amount] * 2
+    assert 0.95e-6 < adaptive_delta(draws, 1.0) <= 1e-6
 
 
 def test_sampler_follows_the_exact_distribution_and_betrays_a_wrong_eps():
