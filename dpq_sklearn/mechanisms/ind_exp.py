@@ -67,5 +67,5 @@ class IndependentExponential(Defaults):
         return 2 * np.sqrt(2) * np.maximum(q, 1 - q) / self._eps_of_draw(quantiles, budget)
 
     def composed_budgets(self, quantiles, shares, eps, delta):
-        """Return the budgets of columns that together are (eps, delta)-DP: a draw for a quantile."""
+        """Return budgets of columns that together are (eps, delta)-DP: a draw for each quantile."""
         return budgets_of_draws([len(q) for q in quantiles], shares, eps, delta)
