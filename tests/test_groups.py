@@ -113,7 +113,7 @@ def test_a_person_with_many_rows_leaves_the_shares_of_the_others_alone(rng):
 
 MISSING_IN_TWO = [BIG, BIG + 1, BIG, None, None]
 LETTERS = ["a", "b", "a", None, None]
-FLOATS = [1.0, 2.0, 1.0, float("nan"), None]
+FLOATS = [1.0, 2.0, 1.0, np.nan, np.nan]
 DAYS = [datetime.date(2020, 1, day) if day else None for day in (1, 2, 1, 0, 0)]
 CATEGORIES = pd.Categorical.from_codes([0, 1, 0, -1, -1], categories=[BIG, BIG + 1])
 LABELS = {
@@ -127,7 +127,8 @@ LABELS = {
     "times": np.array([1, 2, 1, "NaT", "NaT"], dtype="M8[ns]"),
     "days": np.array([1, 2, 1, "NaT", "NaT"], dtype="M8[D]"),
     "durations": np.array([1, 2, 1, "NaT", "NaT"], dtype="m8[s]"),
-    "mixed": ["x", 1, "x", np.nan, pd.NA],
+    "mixed": ["x", 1, "x", np.nan, np.nan],
+    "missing of two kinds": ["x", 1, "x", pd.NA, pd.NaT],
     "tuples": [(1, 2), (2, 1), (1, 2), None, np.ma.masked],
     "numbers": [1.5, 2, 1.5, decimal.Decimal("NaN"), np.datetime64("NaT")],
     "pandas Int64": pd.Series(MISSING_IN_TWO, dtype="Int64"),
@@ -141,7 +142,7 @@ LABELS = {
     "pandas string[pyarrow]": pd.Series(LETTERS, dtype="string[pyarrow]"),
     "pandas text category": pd.Series(LETTERS, dtype="category"),
     "pandas Float64": pd.Series(FLOATS, dtype="Float64"),
-    "pandas double[pyarrow]": pd.Series(FLOATS, dtype="double[pyarrow]"),
+    "pandas double[pyarrow]": pd.Series(pd.arrays.ArrowExtensionArray(pa.array(FLOATS))),
     "pandas times": pd.Series(pd.to_datetime(DAYS)),
     "pandas times of a zone": pd.Series(pd.to_datetime(DAYS)).dt.tz_localize("UTC"),
     "polars": pl.Series(MISSING_IN_TWO),
