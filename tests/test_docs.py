@@ -107,6 +107,16 @@ def test_public_objects_have_words_and_an_example(thing):
         assert inspect.getdoc(owner), where
 
 
+@every_public_object
+def test_public_functions_list_their_parameters_and_returns(thing):
+    for where, owner, function in public_functions(thing):
+        docstring = inspect.getdoc(owner)
+        if set(inspect.signature(function).parameters) - {"self"}:
+            assert "\nParameters\n---" in docstring, where
+        if not inspect.isclass(owner) and where != "PrivacyLedger.spend":  # which returns None
+            assert "\nReturns\n---" in docstring, where
+
+
 @pytest.mark.parametrize(
     "name", ["DPKBinsDiscretizer", "DPQuantileTransformer", "dp_quantiles", "sanitize"]
 )

@@ -290,11 +290,17 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     def _planned_loss(self, n_features=None):
         """Return what a fit will cost, without data."""
+        planned = clone(self).set_params(bounds=None)
+        counts, weights = getattr(self, self._count_parameter), self.feature_weights
+        # Names are not known, and one feature with the whole budget costs the most rho.
+        if isinstance(counts, dict):
+            planned.set_params(**{self._count_parameter: 2})
+        if isinstance(weights, dict):
+            planned.set_params(feature_weights=None)
         if n_features is None:
-            lists = (getattr(self, "n_bins", None), self.feature_weights)
+            lists = [given for given in (counts, weights) if not isinstance(given, (str, dict))]
             n_features = next((len(given) for given in lists if hasattr(given, "__len__")), 1)
-        unbounded = clone(self).set_params(bounds=None)
-        return unbounded._plan(n_features).loss
+        return planned._plan(n_features).loss
 
     def _plan(
         self,

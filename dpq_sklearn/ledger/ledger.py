@@ -184,19 +184,41 @@ class PrivacyLedger:
         return self._contents().neighbours
 
     def with_note(self, note):
-        """Return this ledger with a note that is written into every record made through it."""
+        """Return this ledger with a note that is written into every record made through it.
+
+        Parameters
+        ----------
+        note : str
+            A public text, such as the name of a project.
+
+        Returns
+        -------
+        ledger : PrivacyLedger
+            It spends from the same budget.
+        """
         return _pointing_at(self._path, self._ledger_id, _one_line(note, "note"))
 
     def spent(self):
-        """Return what all recorded releases cost together, as a :class:`PrivacyLoss`."""
+        """Return what all recorded releases cost together.
+
+        Returns
+        -------
+        total : PrivacyLoss
+            Stated at the `delta` of the ledger.
+        """
         return total_of(self._contents())
 
     def remaining(self):
-        """Return what is left, as ``(eps, rho)``.
+        """Return what is left.
 
         A further release of so much pure eps fits, whatever its mechanism, and so does one of so
         much rho. Where the total is counted in rho, a mechanism with a small rho may get more eps
         than that: :meth:`check` answers for a particular :class:`PrivacyLoss`.
+
+        Returns
+        -------
+        left : BudgetLeft
+            A named tuple ``(eps, rho)``.
         """
         return _budget_left(self._contents())
 
@@ -250,11 +272,23 @@ class PrivacyLedger:
         charge(self, loss, what=what, columns=columns, detail=detail, note=note)
 
     def records(self):
-        """Return all recorded releases in the order in which they were committed."""
+        """Return all recorded releases in the order in which they were committed.
+
+        Returns
+        -------
+        records : list of LedgerRecord
+            Named tuples of public facts: time, what, columns, detail, costs, note.
+        """
         return [_record_of(row) for row in self._contents().rows]
 
     def to_frame(self):
-        """Return all recorded releases as a pandas DataFrame with one row per release."""
+        """Return all recorded releases as a table.
+
+        Returns
+        -------
+        table : pandas.DataFrame
+            One row per release, with the fields of :meth:`records` as columns.
+        """
         pandas = optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
         return pandas.DataFrame(self.records(), columns=LedgerRecord._fields)
 

@@ -195,13 +195,12 @@ class ApproximateQuantiles(Defaults):
         for level in levels_of_columns(quantiles, budgets):
             column, below, above = level.column, level.below, level.above
             lo, hi = positions[column, below], positions[column, above]
-            is_open_lo = grid.is_open_low[column] & (below == 0)
-            is_open_hi = grid.is_open_high[column] & (above == n_quantiles[column] + 1)
-            known = np.where(
-                level.neighbour >= 0, level.neighbour, np.where(is_open_lo, above, below)
-            )
+            is_released = np.array((below > 0, above <= n_quantiles[column]))
+            is_open = ~is_released & (grid.is_open_low[column], grid.is_open_high[column])
+            closed_end = np.where(is_open[0], above, below)
+            known = np.where(level.neighbour >= 0, level.neighbour, closed_end)
             cells = np.array((lo, hi, positions[column, known])) // per_cell
-            measure = step_measure(grid, column, *cells, is_open_lo, is_open_hi)
+            measure = step_measure(grid, column, *cells, is_open, is_released)
             lo_rank, hi_rank = split_ranks[column, below], split_ranks[column, above]
             nodes = Nodes(
                 column, lo, hi, lo_rank, hi_rank, level.q, level.eps, level.is_leaf, measure
