@@ -21,7 +21,6 @@ from dpq_sklearn.accounting.losses import (
     PrivacyLoss,
     best_composition,
     compose,
-    counts_by_sums,
 )
 from dpq_sklearn.checks import checked_delta, checked_positive, shown
 from dpq_sklearn.ledger import file as ledger_file
@@ -119,8 +118,7 @@ class PrivacyLedger:
     Notes
     -----
     **Totals.** The total eps is the smaller of the sum of all pure eps and the sum of all rho
-    converted at `delta`. If already the first release exceeds the cap by both, and fits by its
-    own eps and delta, then eps and delta add up.
+    converted at `delta`.
 
     **Plain paths.** An estimator's ``ledger`` may also be the absolute path of the file. The file
     must exist, so that a deleted ledger is an error and not a new budget. A relative path is
@@ -446,7 +444,7 @@ def _pointing_at(path, ledger_id, note):
 
 def _fits(contents, losses):
     caps = contents.caps
-    total = best_composition((*contents.rows, *losses), caps.delta, caps.eps)
+    total = best_composition((*contents.rows, *losses), caps.delta)
     return all(
         cap is None or amount <= cap * (1 + _SLACK)
         for amount, cap in ((total.eps, caps.eps), (total.rho, caps.rho))
@@ -455,20 +453,16 @@ def _fits(contents, losses):
 
 def _budget_left(contents):
     """Return the largest pure eps, and the largest rho, with which `_fits` stays true."""
-    rows, caps = contents.rows, contents.caps
-    sums = compose(rows)
-    limits = [BudgetLeft(math.inf, math.inf)]
+    caps, sums = contents.caps, compose(contents.rows)
+    eps = rho = math.inf
+    if caps.eps is not None:
+        most_rho = rho_of_approximate_dp(caps.eps, caps.delta) if caps.delta > 0 else 0.0
+        rho = max(most_rho - sums.rho, 0.0)
+        eps = max(caps.eps - sums.pure_eps, eps_of_pure(rho))
     if caps.rho is not None:
         rho_left = max(caps.rho - sums.rho, 0.0)
-        limits.append(BudgetLeft(eps_of_pure(rho_left), rho_left))
-    if caps.eps is not None and counts_by_sums(rows, caps.delta, caps.eps):
-        limits.append(BudgetLeft(max(caps.eps - sums.eps, 0.0), 0.0))
-    elif caps.eps is not None:
-        most_rho = rho_of_approximate_dp(caps.eps, caps.delta) if caps.delta > 0 else 0.0
-        rho_left = max(most_rho - sums.rho, 0.0)
-        pure_left = max(caps.eps - sums.pure_eps, 0.0)
-        limits.append(BudgetLeft(max(pure_left, eps_of_pure(rho_left)), rho_left))
-    return BudgetLeft(*map(min, zip(*limits, strict=True)))
+        eps, rho = min(eps, eps_of_pure(rho_left)), min(rho, rho_left)
+    return BudgetLeft(eps, rho)
 
 
 def _loss_of(eps, delta, rho, neighbours):

@@ -8,7 +8,7 @@ from dpq_sklearn.accounting.losses import PEOPLE, best_composition
 
 def total_of(contents):
     """Return what all releases of a ledger cost together."""
-    total = best_composition(contents.rows, contents.caps.delta, contents.caps.eps)
+    total = best_composition(contents.rows, contents.caps.delta)
     return replace(total, neighbours=contents.neighbours)
 
 
