@@ -598,7 +598,7 @@ def test_html_has_a_bar_and_no_markup_of_others(tmp_path):
     charge(ledger, pure(0.5), what="fit")
     html = ledger._repr_html_()
     assert "<b>" not in html and "&lt;b&gt;&amp;" in html
-    assert "width:25.0%" in html and "0.5 of 2 eps spent" in html
+    assert 'value="0.5" max="2"' in html and "0.5 of 2 eps spent" in html
     assert "0.03125 of 1 rho spent" in html
 
 

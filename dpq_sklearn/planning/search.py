@@ -20,7 +20,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from dpq_sklearn.accounting.losses import PrivacyLoss, compose
 from dpq_sklearn.checks import shown
-from dpq_sklearn.ledger.ledger import opened, planned_losses, refusal_in_words
+from dpq_sklearn.ledger.ledger import opened, planned_losses, refusal
 from dpq_sklearn.ledger.views import loss_in_words
 
 CACHED = "a Pipeline with memory= reuses fits of equal parameters and data"
@@ -120,14 +120,14 @@ def plan_search(estimator, *, cv=None, n_features=None):
     if cv is not None:
         forecast = _repeated(forecast, _number_of_folds(cv))
     losses = _losses_by_ledger(forecast)
-    refusals = (refusal_in_words(to, losses[to], "all of this") for to in losses if to is not None)
+    refusals = (refusal(to, losses[to], "all of this") for to in losses if to is not None)
     return SearchPlan(
         n_fits=forecast.n_fits,
         total=_most(forecast),
         least=compose(forecast.least),
         reasons=tuple(sorted(forecast.reasons)),
         losses=tuple(loss for _, loss in forecast.most),
-        refusals=tuple(filter(None, refusals)),
+        refusals=tuple(str(error) for error in refusals if error),
     )
 
 
