@@ -181,18 +181,18 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
         if (below, above) not in rows:
             return None
         _, here, _, _, neighbour, q, eps, is_leaf = rows[below, above]
-        is_open = (
-            bool(grid.is_open_low[0]) and below == 0,
-            (bool(grid.is_open_high[0]) and above == last_end),
-        )
+        is_released = np.array((below > 0, above < last_end))
+        is_open = ~is_released & (grid.is_open_low[0], grid.is_open_high[0])
         known = neighbour if neighbour >= 0 else (above if is_open[0] else below)
         n_histories = positions[below].size
         shape = n_datasets, n_histories
         of_all = [np.broadcast_to(positions[end], shape).ravel() for end in (below, above, known)]
         column = np.repeat(np.arange(n_datasets), n_histories)
-        of_all_open = [np.full(column.size, end) for end in is_open]
+        flags = [
+            np.repeat(of_ends[:, None], column.size, axis=1) for of_ends in (is_open, is_released)
+        ]
         cells = (ends // per_cell for ends in of_all)
-        measure = aq_module.step_measure(grid, column, *cells, *of_all_open)
+        measure = aq_module.step_measure(grid, column, *cells, *flags)
         nodes = Nodes(
             column,
             *of_all[:2],

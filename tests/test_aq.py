@@ -83,7 +83,7 @@ NASTY = [
 def nasty_measure(seed=0, spread=6.0):
     """A base measure whose densities jump by factors of up to 10^spread with what was released."""
 
-    def step_measure(grid, columns, lo, hi, neighbour, is_open_lo, is_open_hi):
+    def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
         n_cells = int(grid.end.max())
         cuts = np.clip(np.arange(n_cells + 1), lo[:, None], hi[:, None] + 1)
         released, which = np.unique(np.array((lo, hi, neighbour)).T, axis=0, return_inverse=True)
