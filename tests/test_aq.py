@@ -167,7 +167,8 @@ def test_base_measures_that_jump_with_what_was_released_cost_nothing(quantiles, 
 @pytest.mark.parametrize("rho", [0.01, 1.0])
 def test_every_renyi_divergence_is_within_rho(quantiles, rho):
     ranks, pairs = of_counts([*datasets(3, 2), (30, 0, 3), (2, 30, 2)], tiny_grid(3, 2))
-    assert worst_rho(aq_draws(ranks, quantiles, Budget(rho, "rho")), pairs, ORDERS) <= rho
+    orders = [order for order in ORDERS if rho * order**2 < 700]  # beyond, moments overflow
+    assert worst_rho(aq_draws(ranks, quantiles, Budget(rho, "rho")), pairs, orders) <= rho
 
 
 @pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.3, "rho"), Budget(0.4, "draw")])
