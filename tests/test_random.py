@@ -1,5 +1,7 @@
 """Randomness: exact distributions from driven words, and never numpy's global generator."""
 
+from decimal import Decimal, localcontext
+
 import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
@@ -65,6 +67,20 @@ def test_exponentials_are_exponential_and_precise_near_zero():
     # words: no whole ln 2, exponent -61, mantissa 1.5: a tiny value with all its digits
     tiny = ScriptedRandomness([0b1, 2**60, 2**63]).exponentials(1)[0]
     assert tiny == pytest.approx(1.5 * 2.0**-61 / 2, rel=1e-15)
+
+
+def test_exponentials_are_within_14_roundings_of_ideal_ones(rng):
+    """Also those that are tiny or beyond several ln 2, against 40 digits."""
+    with localcontext() as context:
+        context.prec = 40
+        for _ in range(300):
+            tails, exponent = int(rng.integers(0, 12)), int(rng.integers(0, 63))
+            mantissa = int(rng.integers(0, 2**52))
+            words = [1 << tails, 1 << exponent, mantissa << 12]
+            drawn = Decimal(ScriptedRandomness(words).exponentials(1)[0].item())
+            uniform = Decimal(2**52 + mantissa) / Decimal(2) ** (53 + exponent)
+            exact = tails * Decimal(2).ln() - (1 - uniform / 2).ln()
+            assert abs(drawn / exact - 1) < 12 * Decimal(2) ** -53  # 2 more: U is rounded down
 
 
 def test_system_words_are_never_the_same():

@@ -157,14 +157,20 @@ def _tree_levels(quantiles, budget):
 
 def levels_of_columns(quantiles, budgets):
     """Return the levels of the trees of all columns from the roots down."""
-    trees = [
-        _tree_levels(tuple(map(float, q)), budget)
-        for q, budget in zip(quantiles, budgets, strict=True)
-    ]
+    return _levels_of_columns(tuple(tuple(map(float, q)) for q in quantiles), tuple(budgets))
+
+
+@lru_cache(maxsize=32)
+def _levels_of_columns(quantiles, budgets):
+    levels = []
+    trees = [_tree_levels(q, budget) for q, budget in zip(quantiles, budgets, strict=True)]
     for depth in range(max(map(len, trees))):
         rows = [(column, tree[depth]) for column, tree in enumerate(trees) if len(tree) > depth]
         columns = np.repeat([column for column, _ in rows], [row[0].size for _, row in rows])
-        yield Level(columns, *map(np.concatenate, zip(*(row for _, row in rows), strict=True)))
+        levels.append(
+            Level(columns, *map(np.concatenate, zip(*(row for _, row in rows), strict=True)))
+        )
+    return levels
 
 
 class ApproximateQuantiles(Defaults):
