@@ -184,8 +184,13 @@ def test_options_of_commands_exist(page):
 
 @pytest.mark.parametrize(
     "name",
-    [f"docs/{page}" for page in ("getting_started", "index", "install", "user_guide", "which_eps")]
-    + ["README"],
+    [
+        "README",
+        *(
+            f"docs/{page}"
+            for page in ("getting_started", "index", "install", "people", "user_guide", "which_eps")
+        ),
+    ],
 )
 def test_python_in_the_pages_runs(name, capsys):
     """All blocks of a page in their order; what is printed is checked where the page shows it."""

@@ -187,6 +187,16 @@ def test_labels_without_missing_ones(labels):
     assert shares(checked_groups(labels, 3)) == (2, [0.5, 1.0, 0.5])
 
 
+@pytest.mark.parametrize("span", [1, 30, 10**5, 2**40, 2**62])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_integers_far_apart_are_told_apart(span, dtype, rng):
+    people = np.unique(rng.integers(0, span, 60).astype(dtype) + dtype(3))
+    labels = rng.choice(people, 500)
+    weights, n_people = weights_of_rows(labels)
+    expected, _ = weights_of_rows(labels.tolist())
+    assert np.array_equal(weights, expected) and n_people == np.unique(labels).size
+
+
 def test_no_rows_are_no_people():
     for labels in ([], np.array([], dtype=int), pl.Series([]), pd.Series([], dtype="Int64")):
         assert shares(labels) == (0, [])
