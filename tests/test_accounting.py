@@ -1,17 +1,30 @@
 """Budgets and their arithmetic: known values, laws, and never on the optimistic side."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
-from dpq_sklearn.accounting.MISSING import budgets_for, exponential_cost, feature_shares
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpq_sklearn import PrivacyLoss
-from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.accounting.conversions import eps_of_zcdp, rho_of_approximate_dp
-from dpq_sklearn.accounting.losses import compose
+from dpq_sklearn.accounting.budgets import (
+    DRAW_ERROR,
+    Budget,
+    checked_request,
+    exponential_cost,
+    feature_shares,
+)
+from dpq_sklearn.accounting.conversions import (
+    eps_of_pure,
+    eps_of_zcdp,
+    rho_of_approximate_dp,
+    rho_of_pure,
+)
+from dpq_sklearn.accounting.losses import PEOPLE, ROWS, best_composition, compose
+from tests.enumeration import hockey_stick
+from tests.mechanism_helpers import spent
 
 amounts = st.floats(1e-6, 1e6)
 deltas = st.floats(1e-15, 0.5)
@@ -73,18 +86,22 @@ def test_conversion_beats_the_textbook():
 )
 def test_impossible_budgets_raise(eps, delta, rho, match):
     with pytest.raises(ValueError, match=match):
-        budgets_for(eps, delta, rho)
+        checked_request(eps, delta, rho)
 
 
-def test_numpy_numbers_are_numbers():
-    assert budgets_for(np.float32(0.5), np.float64(0.0), None) == (Budget(0.5, "eps"),)
-    assert budgets_for(np.int64(2), 0, None) == (Budget(2.0, "eps"),)
+def test_possible_requests_are_floats():
+    assert checked_request(np.float32(0.5), np.float64(0.0), None) == (0.5, 0.0, None)
+    assert checked_request(np.int64(2), 0, None) == (2.0, 0.0, None)
+    assert checked_request(1, 1e-6, None) == (1.0, 1e-6, None)
+    assert checked_request(None, 0, np.float16(0.5)) == (None, 0.0, 0.5)
 
 
-def test_approximate_dp_offers_both_kinds():
-    pure, concentrated = budgets_for(1.0, 1e-6, None)
-    assert pure == Budget(1.0, "eps")
-    assert concentrated.unit == "rho"
+@pytest.mark.parametrize(
+    "fields", [(0.0, "eps"), (-1.0, "rho"), (math.inf, "eps"), (math.nan, "draw"), (1.0, "delta")]
+)
+def test_budgets_check_themselves(fields):
+    with pytest.raises(ValueError, match="a budget is a positive amount"):
+        Budget(*fields)
 
 
 @given(st.lists(st.floats(1e-2, 1e2), min_size=1, max_size=50), st.floats(1e-3, 1e6))
@@ -101,53 +118,182 @@ def test_equal_shares_sum_to_at_most_the_budget(n, eps):
 
 
 @given(amounts, st.integers(1, 1000))
-def test_what_an_ideal_mechanism_may_spend_leaves_room_for_rounding(eps, n_draws):
-    for unit in ("eps", "rho"):
-        budget = Budget(eps, unit)
+def test_what_an_ideal_mechanism_may_spend_leaves_enough_for_rounding(amount, n_draws):
+    for unit in ("eps", "rho", "draw"):
+        budget = Budget(amount, unit)
         ideal = budget.before_rounding(n_draws)
-        per_draw = [Budget(ideal.amount / n_draws, unit).exponential_eps()] * n_draws
-        assert exponential_cost(per_draw, n_draws)[unit] <= eps
-        assert ideal.amount >= 0.98 * eps
+        per_draw = [ideal.part(1 / n_draws).exponential_eps()] * n_draws
+        assert spent(exponential_cost(per_draw, n_draws), budget) <= amount
+        assert ideal.amount >= 0.98 * amount
+
+
+def cost_with_errors(eps_of_draws, error):
+    """The cost of draws whose log probabilities are wrong by `error`: four times in the range."""
+    with_errors = [eps + 4 * error for eps in eps_of_draws]
+    return math.fsum(with_errors), math.fsum(eps**2 for eps in with_errors) / 8
+
+
+@given(
+    st.lists(st.floats(1e-4, 10.0), min_size=1, max_size=20),
+    st.integers(0, 20),
+    st.floats(-45, -10).map(lambda bits: 2.0**bits),
+)
+def test_costs_are_those_of_draws_with_rounding_errors(eps_of_draws, n_more, error):
+    """Also of draws in which a record has no weight: they have errors as well."""
+    cost = exponential_cost(eps_of_draws, len(eps_of_draws) + n_more, error)
+    eps, rho = cost_with_errors(eps_of_draws + [0.0] * n_more, error)
+    assert eps <= cost.eps <= eps * (1 + 1e-4)
+    assert rho <= cost.rho
+
+
+@given(amounts, st.integers(1, 200), st.floats(-45, -12).map(lambda bits: 2.0**bits))
+def test_what_is_left_of_a_budget_spends_it_with_rounding_errors(amount, n_draws, error):
+    """For one long draw with a large error, and for many with a small one."""
+    for unit in ("eps", "rho"):
+        budget = Budget(amount, unit)
+        try:
+            ideal = budget.before_rounding(n_draws, error)
+        except ValueError:  # refused: rounding could cost about half of it
+            per_draw = [budget.part(1 / n_draws).exponential_eps()] * n_draws
+            assert spent_with_errors(per_draw, error, unit) > 1.2 * amount
+            continue
+        per_draw = [ideal.part(1 / n_draws).exponential_eps()] * n_draws
+        assert spent_with_errors(per_draw, error, unit) <= amount
+
+
+def spent_with_errors(eps_of_draws, error, unit):
+    return cost_with_errors(eps_of_draws, error)[unit == "rho"]
+
+
+def test_one_draw_of_a_large_error_costs_more_than_many_of_a_small_one():
+    """100 k sqrt(8 rho) + 2 (100 k)^2 for one draw, but 10 k sqrt(8 rho) + 2 * 100 k^2 for 100."""
+    rho, k = 1e-6, 1e-6
+    one = rho - Budget(rho, "rho").before_rounding(1, 100 * k).amount
+    many = rho - Budget(rho, "rho").before_rounding(100, k).amount
+    reserve = rho * 2.0**-16
+    assert one - reserve == pytest.approx(100 * k * math.sqrt(8 * rho) + 2 * (100 * k) ** 2)
+    assert many - reserve == pytest.approx(10 * k * math.sqrt(8 * rho) + 2 * 100 * k**2)
 
 
 def test_too_little_to_be_guaranteed_raises():
-    with pytest.raises(ValueError, match=r"eps must be larger for 10000 private numbers: 1e-09"):
+    with pytest.raises(ValueError, match=r"eps must be larger .* 1e-09 a feature is too little"):
         Budget(1e-9, "eps").before_rounding(10_000)
+    with pytest.raises(ValueError, match="rho must be larger"):
+        Budget(1e-6, "rho").before_rounding(1, 1e-3)
 
 
-def test_exponential_mechanism_in_zcdp_is_bounded_range():
+def test_an_exponential_mechanism_is_bounded_range():
     assert Budget(0.5, "rho").exponential_eps() == pytest.approx(2.0)  # eps^2 / 8 = rho
-    assert exponential_cost([2.0], 1)["rho"] == pytest.approx(0.5, rel=1e-4)
+    assert exponential_cost([2.0], 1).rho == pytest.approx(0.5, rel=1e-4)
+    assert Budget(0.5, "draw").exponential_eps() == Budget(0.5, "eps").exponential_eps() == 0.5
+    assert exponential_cost([2.0], 1).eps - 2.0 >= 4 * DRAW_ERROR
 
 
-losses = st.builds(PrivacyLoss, eps=st.floats(0, 10), delta=st.floats(0, 0.1), rho=st.floats(0, 10))
+@given(amounts)
+def test_any_pure_release_has_a_rho(eps):
+    assert rho_of_pure(eps) == pytest.approx(eps**2 / 2)
+    assert eps_of_pure(rho_of_pure(eps)) == pytest.approx(eps)
+
+
+losses = st.builds(
+    PrivacyLoss,
+    eps=st.floats(0, 10),
+    delta=st.floats(0, 0.1),
+    rho=st.floats(0, 10),
+    pure_eps=st.one_of(st.none(), st.floats(10, 20)),
+)
+
+
+def numbers_of(loss):
+    return loss.eps, loss.delta, loss.rho, loss.pure_eps
 
 
 @given(st.lists(losses, min_size=1, max_size=8))
-def test_composition_adds_up_in_any_order(some):
-    total = compose(some)
-    assert total == compose(reversed(some))
-    assert total.eps == pytest.approx(sum(loss.eps for loss in some))
-    assert total.delta == pytest.approx(min(sum(loss.delta for loss in some), 1))
-    assert total.rho == pytest.approx(sum(loss.rho for loss in some))
+def test_composition_adds_up_in_any_order(releases):
+    total = compose(releases)
+    assert total == compose(reversed(releases))
+    assert total.eps == pytest.approx(sum(loss.eps for loss in releases))
+    assert total.delta == pytest.approx(min(sum(loss.delta for loss in releases), 1))
+    assert total.rho == pytest.approx(sum(loss.rho for loss in releases))
+    assert total.pure_eps == pytest.approx(sum(loss.pure_eps for loss in releases))
 
 
 @given(st.lists(losses, min_size=1, max_size=4), st.lists(losses, min_size=1, max_size=4))
-def test_composition_of_parts_is_the_composition_of_the_whole(some, more):
-    whole, parts = compose(some + more), compose([compose(some), compose(more)])
-    assert (whole.eps, whole.delta, whole.rho) == pytest.approx((parts.eps, parts.delta, parts.rho))
+def test_composition_of_parts_is_the_composition_of_all(some, more):
+    together, parts = compose(some + more), compose([compose(some), compose(more)])
+    assert numbers_of(together) == pytest.approx(numbers_of(parts))
 
 
-def test_one_seeded_part_marks_the_whole():
+def test_one_seeded_part_marks_the_sum():
     seeded = PrivacyLoss(1.0, 0.0, 0.1, os_randomness=False)
     assert not compose([seeded, PrivacyLoss(1.0, 0.0, 0.1)]).os_randomness
 
 
-def test_eps_at_takes_the_better_account():
+def test_pure_eps_is_eps_unless_there_is_a_delta():
+    assert PrivacyLoss(1.0, 0.0, 0.1).pure_eps == 1.0
+    assert PrivacyLoss(1.0, 1e-6, 0.1).pure_eps == math.inf
+    assert PrivacyLoss(1.0, 1e-6, 0.1, pure_eps=1.5).pure_eps == 1.5
+
+
+def test_eps_at_takes_the_best_account():
     loss = PrivacyLoss(eps=10.0, delta=0.0, rho=0.05)
     assert loss.eps_at(1e-6) < 2.0
     assert loss.eps_at(0.0) == 10.0
     assert PrivacyLoss(eps=1.0, delta=1e-5, rho=math.inf).eps_at(1e-6) == math.inf
+    composed = PrivacyLoss(eps=1.0, delta=1e-5, rho=0.2, pure_eps=1.3)
+    assert composed.eps_at(0.0) == composed.eps_at(1e-6) == 1.3
+    assert composed.eps_at(1e-5) == 1.0
+
+
+@given(st.lists(losses, min_size=1, max_size=8), deltas)
+def test_knowing_the_pure_eps_of_releases_never_makes_them_cost_more(releases, delta):
+    unknown = [PrivacyLoss(loss.eps, loss.delta, loss.rho) for loss in releases]
+    known, before = best_composition(releases, delta), best_composition(unknown, delta)
+    assert known.eps <= before.eps
+    assert known.delta <= delta
+    assert known.eps <= min(compose(releases).pure_eps, eps_of_zcdp(compose(releases).rho, delta))
+
+
+def test_a_sum_of_pure_eps_counts_also_for_releases_with_a_delta():
+    release = PrivacyLoss(eps=1.0, delta=1e-6, rho=0.15, pure_eps=1.2)
+    total = best_composition([release, release], 1e-9)
+    assert (total.eps, total.delta) == (2.4, 0.0)
+    assert best_composition([release] * 40, 1e-9).delta == 1e-9  # rho is better for many
+
+
+def two_points(eps, t):
+    """A pair of neighbours under an exponential mechanism: log(P/Q) is t or t - eps."""
+    p = (math.exp(-t) - math.exp(-eps)) / (1 - math.exp(-eps))  # of the first outcome, under Q
+    return {0: p * math.exp(t), 1: 1 - p * math.exp(t)}, {0: p, 1: 1 - p}
+
+
+def product(distributions):
+    return {
+        outcome: math.prod(part[index] for part, index in zip(distributions, outcome, strict=True))
+        for outcome in itertools.product((0, 1), repeat=len(distributions))
+    }
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.05, 2.0), st.floats(0.02, 0.98)), min_size=1, max_size=8),
+    st.floats(1e-8, 0.1),
+)
+def test_composition_never_claims_less_than_the_truth(draws, delta):
+    """Against the exact hockey-stick divergence of releases that are one draw each."""
+    releases = [PrivacyLoss(eps, 0.0, eps**2 / 8) for eps, _ in draws]
+    total = best_composition(releases, delta)
+    ones, others = zip(*(two_points(eps, share * eps) for eps, share in draws), strict=True)
+    assert hockey_stick(product(ones), product(others), total.eps) <= total.delta + 1e-12
+    assert hockey_stick(product(others), product(ones), total.eps) <= total.delta + 1e-12
+
+
+def test_the_truth_betrays_claims_that_are_too_small():
+    """A tenth less pure eps for one draw; a third of the rho for ten."""
+    one, other = two_points(1.0, 0.97)
+    assert hockey_stick(one, other, 1.0) == 0 < hockey_stick(one, other, 0.9)
+    ones, others = zip(*[two_points(0.5, 0.25)] * 10, strict=True)
+    at_a_third = eps_of_zcdp(10 * 0.5**2 / 8 / 3, 0.01)
+    assert hockey_stick(product(ones), product(others), at_a_third) > 0.01
 
 
 @pytest.mark.parametrize(
@@ -156,6 +302,13 @@ def test_eps_at_takes_the_better_account():
 def test_privacy_loss_checks_itself(fields):
     with pytest.raises(ValueError, match="PrivacyLoss needs"):
         PrivacyLoss(*fields)
+
+
+def test_privacy_loss_names_its_neighbours():
+    assert PrivacyLoss(1.0, 0.0, 0.1).neighbours == ROWS
+    assert PrivacyLoss(1.0, 0.0, 0.1, neighbours=PEOPLE).neighbours == PEOPLE
+    with pytest.raises(ValueError, match="neighbours must be"):
+        PrivacyLoss(1.0, 0.0, 0.1, neighbours="rows")
 
 
 def test_privacy_loss_is_frozen():

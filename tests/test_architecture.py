@@ -1,6 +1,8 @@
 """The reading order of the package: imports point upwards only."""
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +106,20 @@ def test_import_needs_the_run_time_packages_only():
 def test_catalogue_is_sorted_and_importable():
     assert dpq_sklearn.__all__ == sorted(dpq_sklearn.__all__)
     assert all(hasattr(dpq_sklearn, name) for name in dpq_sklearn.__all__)
+
+
+def test_the_walk_through_the_code_names_functions_that_exist():
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
+    walk = text[text.index("## The way of the data") : text.index("## Words")]
+    names = re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_.]+)`", walk)
+    assert len(names) > 12
+    for name in names:
+        parts = name.split(".")
+        module = next(
+            ".".join(parts[:end])
+            for end in range(len(parts), 0, -1)
+            if ".".join(parts[:end]) in READING_ORDER
+        )
+        thing = importlib.import_module(f"dpq_sklearn.{module}")
+        for part in parts[module.count(".") + 1 :]:
+            thing = getattr(thing, part)

@@ -1,27 +1,40 @@
-"""The choice of "auto" is public, and right where the experiments have been measured."""
+"""All mechanisms keep one protocol, and the choice of "auto" is public and right where measured."""
+
+import inspect
 
 import numpy as np
 import pytest
 
-from dpq_sklearn import dp_quantiles
+from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, dp_quantiles
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.engine.grid import BoundedGrid
+from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.engine.ranks import SortedColumns
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.auto import AutomaticChoice
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
-from dpq_sklearn.mechanisms.registry import MECHANISMS, plan_release
+from dpq_sklearn.mechanisms.protocol import Mechanism
+from dpq_sklearn.mechanisms.registry import MECHANISMS, checked_mechanism
+from dpq_sklearn.release import plan_release
+from tests.mechanism_helpers import (
+    ERROR_BUDGETS,
+    UNBOUNDED,
+    assert_predicts_its_errors,
+    assert_refuses,
+    spent,
+    uniform_quantiles,
+)
 
-AUTO = AutomaticChoice()
-
-
-def uniform_quantiles(m):
-    return np.arange(1, m + 1) / (m + 1)
+AUTO, AQ = AutomaticChoice(), ApproximateQuantiles()
+REQUESTS = {
+    "pure": {"eps": 1.0, "delta": 0.0, "rho": None},
+    "approximate": {"eps": 1.0, "delta": 1e-6, "rho": None},
+    "concentrated": {"eps": None, "delta": 0.0, "rho": 0.1},
+}
 
 
 def chosen(m, budget):
-    return type(AUTO.choice(uniform_quantiles(m), budget)[0])
+    return type(AUTO.choice(uniform_quantiles(m), budget))
 
 
 def test_pure_budgets_choose_joint_exp_for_the_few_numbers_of_quantiles_where_it_wins():
@@ -29,31 +42,50 @@ def test_pure_budgets_choose_joint_exp_for_the_few_numbers_of_quantiles_where_it
     assert joint == [2, 4, 5, 6, 8, 9, 10, 11]
 
 
-def test_concentrated_budgets_choose_aq():
-    assert all(chosen(m, Budget(0.5, "rho")) is ApproximateQuantiles for m in range(1, 60))
+@pytest.mark.parametrize("budget", [Budget(0.5, "rho"), Budget(0.5, "draw")], ids=str)
+def test_other_budgets_choose_aq(budget):
+    assert all(chosen(m, budget) is ApproximateQuantiles for m in range(1, 60))
 
 
-@pytest.mark.parametrize("m", [2, 5, 7])
-@pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.5, "rho")], ids=str)
-def test_predicted_errors_are_those_of_evenly_spread_data(m, budget, rng):
-    quantiles, grid = uniform_quantiles(m), BoundedGrid(0.0, 1.0)
-    for mechanism, predicted in (
-        (ApproximateQuantiles(), ApproximateQuantiles().rank_errors(quantiles, budget).mean()),
-        (JointExponential(), JointExponential().rank_errors(quantiles, budget).mean()),
-    ):
-        values, randomness = np.arange(0.5, 1000) / 1000, make_randomness(m)
-        released = [
-            mechanism.release(SortedColumn(values.copy(), grid), quantiles, budget, randomness)
-            for _ in range(250)
-        ]
-        errors = 1000 * (grid.middles(np.array(released)) - quantiles)
-        assert np.sqrt((errors**2).mean(axis=0)).mean() == pytest.approx(predicted, rel=0.2)
+def test_budgets_too_small_for_joint_exp_are_served_by_aq(rng):
+    quantiles, budget = uniform_quantiles(4), Budget(1e-5, "eps")
+    assert_refuses(JointExponential(), quantiles, budget)
+    assert AUTO.can_serve(quantiles, budget)
+    assert AUTO.choice(quantiles, budget) is AUTO._aq
+    values = rng.normal(size=100)
+    assert dp_quantiles(values, quantiles, eps=1e-5, mechanism="auto").shape == (4,)
+    with pytest.raises(ValueError, match="eps must be larger"):
+        dp_quantiles(values, quantiles, eps=1e-5, mechanism="joint_exp")
+
+
+def test_budgets_that_would_make_joint_exp_slow_are_left_to_aq():
+    """Although it could serve them."""
+    budget = Budget(0.003, "eps")
+    assert JointExponential().can_serve(uniform_quantiles(4), budget)
+    assert chosen(4, budget) is ApproximateQuantiles
+    assert chosen(4, Budget(0.03, "eps")) is JointExponential
+
+
+@pytest.mark.parametrize("budget", ERROR_BUDGETS, ids=str)
+@pytest.mark.parametrize("m", [2, 4, 7])
+def test_rank_errors_of_aq_are_those_of_plentiful_data(m, budget):
+    assert_predicts_its_errors(AQ, m, budget, n_columns=1500)
+
+
+def test_rank_errors_and_typical_errors_are_those_of_the_choice():
+    for m, budget in ((4, Budget(1.0, "eps")), (7, Budget(1.0, "eps")), (4, Budget(0.1, "rho"))):
+        quantiles = uniform_quantiles(m)
+        choice = AUTO.choice(quantiles, budget)
+        assert AUTO.typical_error(quantiles, budget) == choice.typical_error(quantiles, budget)
+        np.testing.assert_array_equal(
+            AUTO.rank_errors(quantiles, budget), choice.rank_errors(quantiles, budget)
+        )
 
 
 @pytest.mark.parametrize("m", [1, 4, 30])
 def test_release_and_cost_are_those_of_the_choice(m, rng):
     quantiles, budget = uniform_quantiles(m), Budget(1.0, "eps")
-    mechanism, _ = AUTO.choice(quantiles, budget)
+    mechanism = AUTO.choice(quantiles, budget)
     assert AUTO.cost(quantiles, budget) == mechanism.cost(quantiles, budget)
     name = {JointExponential: "joint_exp", ApproximateQuantiles: "aq"}[type(mechanism)]
     values = rng.normal(size=500)
@@ -63,37 +95,112 @@ def test_release_and_cost_are_those_of_the_choice(m, rng):
     np.testing.assert_array_equal(*released)
 
 
+def test_columns_with_other_choices_are_released_in_their_order(rng):
+    """Two mechanisms serve five columns, each of which has its own scale."""
+    grid = make_grid([UNBOUNDED])[np.zeros(5, dtype=int)]
+    columns = np.sort(rng.normal(10.0 ** np.arange(1, 6)[:, None], 0.1, size=(5, 3000)))
+    quantiles = [uniform_quantiles(m) for m in (1, 4, 7, 2, 3)]
+    cells = AUTO.release(
+        SortedColumns(columns.copy(), grid), quantiles, [Budget(5.0, "eps")] * 5, make_randomness(0)
+    )
+    for number, (values, q, found) in enumerate(zip(columns, quantiles, cells, strict=True)):
+        np.testing.assert_allclose(grid.middles(found, number), np.quantile(values, q), atol=0.05)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_keeps_the_protocol(name):
+    mechanism = MECHANISMS[name]
+    members = [member for member in vars(Mechanism) if not member.startswith("_")]
+    assert {"release", "cost", "can_serve", "composed_budgets"} <= set(members)
+    for member in members:
+        wanted = inspect.signature(getattr(Mechanism, member)).parameters
+        found = inspect.signature(getattr(mechanism, member)).parameters
+        assert list(found) == list(wanted)[1:]
+    assert isinstance(mechanism.takes_weights, bool)
+
+
+def test_with_groups_only_mechanisms_that_take_weights_are_known():
+    assert checked_mechanism("auto", with_groups=True) is MECHANISMS["aq"]
+    assert checked_mechanism("ind_exp", with_groups=True) is MECHANISMS["ind_exp"]
+    rule = r"one of \['agg_tree', 'aq', 'auto', 'ind_exp'\] with groups, got 'joint_exp'"
+    with pytest.raises(ValueError, match=rule):
+        checked_mechanism("joint_exp", with_groups=True)
+
+
+def test_unknown_mechanisms_raise():
+    for name in ("AQ", "", None, ["aq"]):
+        with pytest.raises(ValueError, match="mechanism must be one of"):
+            checked_mechanism(name)
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize(
-    "budget",
-    [
-        {"eps": 1.0, "delta": 0.0, "rho": None},
-        {"eps": 1.0, "delta": 1e-6, "rho": None},
-        {"eps": None, "delta": 0.0, "rho": 0.1},
-    ],
-    ids=["pure", "approximate", "concentrated"],
-)
-def test_all_mechanisms_run_with_all_budgets_and_state_their_cost(mechanism, budget, rng):
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+def test_all_mechanisms_run_with_all_budgets_and_state_their_cost(mechanism, request_, rng):
     values = rng.normal(loc=100, size=2000)
     released, loss = dp_quantiles(
-        values, [0.2, 0.5, 0.9], mechanism=mechanism, return_privacy=True, **budget
+        values, [0.2, 0.5, 0.9], mechanism=mechanism, return_privacy=True, **request_
     )
     np.testing.assert_allclose(released, np.quantile(values, [0.2, 0.5, 0.9]), atol=1)
-    if budget["rho"] is None:
-        assert (loss.eps, loss.delta) in [(1.0, 0.0), (1.0, budget["delta"])]
+    if request_["rho"] is None:
+        assert (loss.eps, loss.delta) in [(1.0, 0.0), (1.0, request_["delta"])]
     else:
         assert loss.rho == 0.1
     assert 0 < loss.rho < np.inf
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.05, "rho")], ids=str)
+def test_the_cost_of_every_mechanism_is_its_budget_or_less(mechanism, budget):
+    for m in (1, 2, 7, 40):
+        cost = MECHANISMS[mechanism].cost(uniform_quantiles(m), budget)
+        assert 0.99 * budget.amount < spent(cost, budget) <= budget.amount
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+def test_settings_of_numpy_for_floating_point_errors_do_not_matter(mechanism, request_, rng):
+    """A record must not decide whether an error is raised: callers may have made all fatal."""
+    columns = [rng.normal(size=n) for n in (1, 1204, 1205)]
+    columns += [[], np.zeros(500), [np.inf, -np.inf, np.nan, 1e308, -5e-324], [1e-310] * 40]
+    for values in columns:
+        for bounds in (None, (-1.0, 1.0)):
+            arguments = {"mechanism": mechanism, "bounds": bounds, "random_state": 0, **request_}
+            usual = dp_quantiles(values, [0.25, 0.5, 0.75], **arguments)
+            with np.errstate(all="raise"):
+                strict = dp_quantiles(values, [0.25, 0.5, 0.75], **arguments)
+            np.testing.assert_array_equal(usual, strict)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("estimator", [DPKBinsDiscretizer, DPQuantileTransformer])
+def test_settings_of_numpy_do_not_matter_to_estimators(mechanism, estimator, rng):
+    X = np.column_stack((rng.normal(size=1204), np.zeros(1204), np.full(1204, np.nan)))
+    with np.errstate(all="raise"):
+        estimator(5, mechanism=mechanism, random_state=0).fit(X)
+
+
 def test_ind_exp_uses_optimal_composition_for_approximate_dp():
     plan = plan_release(
-        [uniform_quantiles(20)], eps=1.0, delta=1e-6, rho=None, bounds=[None], mechanism="ind_exp"
+        [uniform_quantiles(20)],
+        **REQUESTS["approximate"],
+        bounds=[UNBOUNDED],
+        mechanism="ind_exp",
     )
-    assert plan.budgets[0].unit == "eps" and plan.budgets[0].amount > 2.0
+    assert plan.budgets[0].unit == "draw" and 20 * plan.budgets[0].amount > 2.0
     assert (plan.loss.eps, plan.loss.delta) == (1.0, 1e-6)
+    assert plan.loss.pure_eps > 2.0
 
 
 def test_pure_accounting_spends_no_delta():
-    plan = plan_release([[0.5]], eps=1.0, delta=1e-6, rho=None, bounds=[None], mechanism="aq")
+    plan = plan_release(
+        [[0.5]], **REQUESTS["approximate"], bounds=[UNBOUNDED], mechanism="joint_exp"
+    )
     assert (plan.loss.eps, plan.loss.delta) == (1.0, 0.0)
+
+
+def test_an_account_that_cannot_be_guaranteed_is_not_taken():
+    """The rho of this request is too little for floating point, its eps is not."""
+    request_ = {"eps": 1e-11, "delta": 1e-14, "rho": None}
+    plan = plan_release([[0.5]], **request_, bounds=[UNBOUNDED], mechanism="aq", adds_up=True)
+    assert plan.loss.account == "sum of eps"

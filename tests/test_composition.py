@@ -20,7 +20,7 @@ from dpq_sklearn.accounting.composition import (
     largest_scale,
 )
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
-from dpq_sklearn.mechanisms.ind_exp import nonadaptive_delta
+from tests.mechanism_helpers import nonadaptive_delta
 
 
 def chance_of_t(t, eps):

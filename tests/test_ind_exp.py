@@ -5,124 +5,164 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
-from dpq_sklearn.accounting.budgets import Budget
+from dpq_sklearn.accounting.budgets import ROUNDING, Budget
+from dpq_sklearn.accounting.composition import adaptive_delta
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
-from dpq_sklearn.engine.grid import UnboundedGrid
-from dpq_sklearn.engine.random import SeededRandomness, SystemRandomness
-from dpq_sklearn.engine.ranks import SortedColumn
-from dpq_sklearn.mechanisms.ind_exp import (
-    MOST_DRAWS_COMPOSED,
-    IndependentExponential,
-    nonadaptive_delta,
-    nonadaptive_eps,
-)
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.mechanisms.ind_exp import IndependentExponential
 from tests.enumeration import (
-    cell_distribution,
-    column_of,
     datasets,
+    hockey_stick,
+    lumpy_grid,
     neighbour_pairs,
-    one_node,
-    position_weights,
-    renyi_divergence,
+    place_weights,
+    ranks_of_weights,
     tiny_grid,
-    worst_log_ratio,
+)
+from tests.mechanism_helpers import (
+    ERROR_BUDGETS,
+    QUANTILES,
+    assert_predicts_its_errors,
+    assert_refuses,
+    assert_releases_ascending_cells,
+    assert_within,
+    nonadaptive_delta,
+    p_value,
+    sample,
+    spent,
+    uniform_quantiles,
+    worst_eps_of,
+    worst_rho_of,
 )
 
 IND = IndependentExponential()
-QUANTILES = {
-    "median": [0.5],
-    "near 1": [0.999],
-    "thirds": [1 / 3, 2 / 3],
-    "close pair": [0.7, 0.71],
-    "skewed three": [0.01, 0.05, 0.9],
-}
 
 
-def ind_distribution(ranks, quantiles, budget):
-    """Return {positions of all quantiles, not yet sorted: probability}, exactly."""
-    grid = ranks.grid
-    last = grid.n_cells * grid.positions_per_cell - 1
-    all_units = 2 * grid.positions_per_cell * ranks.n_records
-    eps = IND.least_eps(quantiles, budget)
-    chances = []
-    for q in quantiles:
-        weights = position_weights(ranks, one_node(0, last, 0, all_units, q), eps)
-        chances.append(weights / math.fsum(weights))
-    outputs = itertools.product(range(last + 1), repeat=len(quantiles))
+def cell_chances(weights, grid, quantiles, budget):
+    """The chance of each cell, of each quantile, of each dataset (a row of weights of cells)."""
+    n_datasets = len(weights)
+    ranks = ranks_of_weights(weights, grid)
+    nodes = IND.nodes(ranks, [quantiles] * n_datasets, [budget] * n_datasets)
+    of_cells = place_weights(ranks, nodes)[:, :: grid.positions_per_cell]
+    chances = of_cells / of_cells.sum(axis=1, keepdims=True)
+    return chances.reshape(n_datasets, len(quantiles), -1)
+
+
+def joint(chances):
+    """{cells of all quantiles, not yet sorted: probability}."""
+    outcomes = itertools.product(*(enumerate(of_quantile) for of_quantile in chances.tolist()))
     return {
-        output: math.prod(chance[p] for chance, p in zip(chances, output, strict=True))
-        for output in outputs
+        tuple(cell for cell, _ in outcome): math.prod(chance for _, chance in outcome)
+        for outcome in outcomes
     }
 
 
 def distributions(grid, most, quantiles, budget):
-    return {
-        counts: ind_distribution(column_of(counts, grid), quantiles, budget)
-        for counts in datasets(grid.n_cells, most)
-    }
+    """The exact distribution of every small dataset."""
+    counts = datasets(int(grid.end[0]), most)
+    chances = cell_chances(np.array(counts) * RECORD_WEIGHT, grid, quantiles, budget)
+    return dict(zip(counts, map(joint, chances), strict=True))
 
 
 @pytest.mark.parametrize("quantiles", QUANTILES.values(), ids=QUANTILES)
-@pytest.mark.parametrize("eps", [0.3, 3.0])
-def test_every_neighbour_and_every_output_is_within_eps(quantiles, eps):
-    exact = distributions(tiny_grid(3, 2), 3, quantiles, Budget(eps, "eps"))
-    for one, other in neighbour_pairs(3, 3):
-        assert worst_log_ratio(exact[one], exact[other]) <= eps
+@pytest.mark.parametrize(
+    "budget", [Budget(0.3, "eps"), Budget(3.0, "eps"), Budget(0.5, "rho")], ids=str
+)
+def test_every_neighbour_and_every_output_is_within_the_cost(quantiles, budget):
+    cost = IND.cost(quantiles, budget)
+    assert 0.999 * budget.amount < spent(cost, budget) <= budget.amount
+    for grid in (tiny_grid(3, 2), lumpy_grid(2, n_cells=3)):
+        exact = distributions(grid, 3, quantiles, budget)
+        assert_within(cost, exact, neighbour_pairs(3, 3))
 
 
-def test_the_enumeration_would_betray_a_mechanism_that_overspends():
-    exact = distributions(tiny_grid(5, 1), 3, [0.49, 0.51], Budget(1.3 * 2.0, "eps"))
-    pairs = neighbour_pairs(5, 3)
-    assert max(worst_log_ratio(exact[one], exact[other]) for one, other in pairs) > 2.0
+@pytest.mark.parametrize("is_open", [(True, True), (True, False), (False, True)], ids=str)
+def test_columns_without_bounds_are_within_the_cost_too(is_open):
+    budget = Budget(2.0, "eps")
+    exact = distributions(tiny_grid(4, 2, is_open), 2, [0.3, 0.6], budget)
+    assert_within(IND.cost([0.3, 0.6], budget), exact, neighbour_pairs(4, 2))
 
 
-@pytest.mark.parametrize("quantiles", QUANTILES.values(), ids=QUANTILES)
-def test_every_renyi_divergence_is_within_rho(quantiles):
-    rho = 0.5
-    exact = distributions(tiny_grid(3, 2), 2, quantiles, Budget(rho, "rho"))
-    for pair, order in itertools.product(neighbour_pairs(3, 2), [1.01, 2.0, 8.0, 200.0]):
-        for one, other in (pair, pair[::-1]):
-            assert renyi_divergence(exact[one], exact[other], order) <= rho * order
+def test_atoms_are_within_eps():
+    """Up to 30 records in one of 7 cells."""
+    pairs = [
+        (one, tuple(np.add(one, np.eye(7, dtype=int)[cell]).tolist()))
+        for one in ((8, 30, 8, 0, 0, 3, 3), (0, 0, 30, 0, 30, 0, 0), (29, 0, 0, 1, 0, 0, 2))
+        for cell in range(7)
+    ]
+    quantiles, budget = [0.25, 0.5, 0.75], Budget(1.0, "eps")
+    for one, other in pairs:
+        weights = np.array([one, other]) * RECORD_WEIGHT
+        p, q = np.log(cell_chances(weights, tiny_grid(7, 4), quantiles, budget))
+        assert np.abs(p - q).max(axis=1).sum() <= 1.0  # the draws are independent
 
 
-@pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.3, "rho")])
-def test_cost_in_both_units_holds_on_the_exact_distributions(budget):
+def test_the_enumeration_notices_1_3_eps():
+    quantiles, pairs = [0.49, 0.51], list(neighbour_pairs(5, 3))
+    worst = [
+        worst_eps_of(distributions(tiny_grid(5, 1), 3, quantiles, Budget(eps, "eps")), pairs)
+        for eps in (2.0, 1.3 * 2.0)
+    ]
+    assert worst[0] <= 2.0 < worst[1]
+
+
+def test_the_enumeration_notices_1_3_rho():
+    pairs = list(neighbour_pairs(7, 1))
+    worst = [
+        worst_rho_of(distributions(tiny_grid(7, 1), 1, [0.5], Budget(rho, "rho")), pairs)
+        for rho in (0.01, 1.3 * 0.01)
+    ]
+    assert worst[0] <= 0.01 < worst[1]
+
+
+@pytest.mark.parametrize("budget", [Budget(2.0, "eps"), Budget(0.5, "rho")], ids=str)
+def test_a_person_whose_rows_share_the_weight_of_one_record_is_within_the_cost(budget, rng):
+    """The rows of a person: any weights in any cells whose sum is one record."""
     quantiles = [0.3, 0.6]
     cost = IND.cost(quantiles, budget)
-    assert 0.999 * budget.amount < cost[budget.unit] <= budget.amount
-    exact = distributions(tiny_grid(3, 2), 3, quantiles, budget)
-    for one, other in neighbour_pairs(3, 3):
-        assert worst_log_ratio(exact[one], exact[other]) <= cost["eps"]
-        for order in (1.1, 2.0, 10.0):
-            assert renyi_divergence(exact[one], exact[other], order) <= cost["rho"] * order
-
-
-def hockey_stick(one, other, eps):
-    """Return the smallest delta for which `one` is within (eps, delta) of `other`."""
-    return math.fsum(max(one[key] - math.exp(eps) * other[key], 0.0) for key in one)
+    others = rng.integers(0, 3 * RECORD_WEIGHT, size=(200, 4))
+    person = rng.multinomial(RECORD_WEIGHT, rng.dirichlet(np.full(4, 0.3), size=200))
+    without, with_person = (
+        np.log(cell_chances(weights, tiny_grid(4, 2), quantiles, budget))
+        for weights in (others, others + person)
+    )
+    assert np.abs(without - with_person).max(axis=2).sum(axis=1).max() <= cost.eps
+    for order in (1.1, 2.0, 10.0):
+        for p, q in ((without, with_person), (with_person, without)):
+            moments = np.exp(q + order * (p - q)).sum(axis=2)
+            assert (np.log(moments).sum(axis=1) / (order - 1)).max() <= cost.rho * order
 
 
 @pytest.mark.parametrize(("eps", "delta"), [(0.5, 1e-3), (1.0, 0.02), (2.0, 1e-6)])
 @pytest.mark.parametrize("quantiles", [[0.5], [1 / 3, 2 / 3], [0.3, 0.5, 0.6]], ids=str)
 def test_composed_budgets_keep_the_promised_delta(quantiles, eps, delta):
     (budget,) = IND.composed_budgets([quantiles], [1.0], eps, delta)
-    assert budget.amount > eps  # more than pure DP would allow
+    assert budget.unit == "draw"
+    assert budget.amount * len(quantiles) > eps  # more than pure DP would allow
     exact = distributions(tiny_grid(3, 2), 3, quantiles, budget)
     for pair in neighbour_pairs(3, 3):
         for one, other in (pair, pair[::-1]):
             assert hockey_stick(exact[one], exact[other], eps) <= delta
 
 
-def test_the_test_above_has_power():
+def test_the_test_of_composed_budgets_notices_1_3_of_them():
     (budget,) = IND.composed_budgets([[0.5]], [1.0], 1.0, 0.1)
     worst = {}
     for factor in (1.0, 1.3):
-        exact = distributions(tiny_grid(3, 4), 3, [0.5], Budget(factor * budget.amount, "eps"))
-        pairs = [order for pair in neighbour_pairs(3, 3) for order in (pair, pair[::-1])]
+        exact = distributions(tiny_grid(5, 1), 3, [0.5], budget.part(factor))
+        pairs = [order for pair in neighbour_pairs(5, 3) for order in (pair, pair[::-1])]
         worst[factor] = max(hockey_stick(exact[one], exact[other], 1.0) for one, other in pairs)
     assert worst[1.0] <= 0.1 < worst[1.3]
+
+
+def test_the_cost_of_composed_budgets_is_that_of_all_their_draws():
+    budget, quantiles = Budget(0.4, "draw"), [0.2, 0.5, 0.7]
+    cost = IND.cost(quantiles, budget)
+    assert cost.eps == pytest.approx(3 * 0.4, rel=1e-4)
+    assert cost.rho == pytest.approx(3 * 0.4**2 / 8, rel=1e-4)
+    exact = distributions(tiny_grid(3, 2), 3, quantiles, budget)
+    assert_within(cost, exact, neighbour_pairs(3, 3))
 
 
 def worst_of_two_point_mechanisms(n_draws, eps_draw, eps):
@@ -144,62 +184,61 @@ def worst_of_two_point_mechanisms(n_draws, eps_draw, eps):
 @pytest.mark.parametrize(
     ("n_draws", "eps_draw", "eps"), [(1, 1.3, 1.0), (3, 0.6, 1.0), (8, 0.5, 1.5), (20, 0.2, 0.5)]
 )
-def test_optimal_composition_is_the_worst_of_all_two_point_mechanisms(n_draws, eps_draw, eps):
+def test_optimum_without_adaptivity_is_the_worst_of_all_two_point_mechanisms(
+    n_draws, eps_draw, eps
+):
     brute = worst_of_two_point_mechanisms(n_draws, eps_draw, eps)
     assert brute <= nonadaptive_delta(n_draws, eps_draw, eps) <= brute * 1.001
 
 
-@pytest.mark.parametrize("n_draws", [1, 2, 7, 40, 200])
+@pytest.mark.parametrize("n_draws", [1, 2, 7, 40, 400])
 @pytest.mark.parametrize(("eps", "delta"), [(0.01, 1e-9), (1.0, 1e-6), (20.0, 1e-6)])
-def test_optimal_composition_beats_pure_and_concentrated_accounting(n_draws, eps, delta):
-    best = nonadaptive_eps(n_draws, eps, delta)
-    assert best >= eps / n_draws
-    assert best >= math.sqrt(8 * rho_of_approximate_dp(eps, delta) / n_draws)
-    assert nonadaptive_delta(n_draws, best, eps) <= delta
-    assert nonadaptive_delta(n_draws, best * 1.0001, eps) > delta
+def test_composed_budgets_are_near_the_optimum_and_beat_other_accounts(n_draws, eps, delta):
+    """The draws are not adaptive, which would allow a hundredth more at best."""
+    (budget,) = IND.composed_budgets([uniform_quantiles(n_draws)], [1.0], eps, delta)
+    assert budget.amount >= eps * (1 - ROUNDING) / n_draws * (1 - 1e-9)
+    rho = rho_of_approximate_dp(eps, delta)
+    assert budget.amount >= 0.999 * math.sqrt(8 * rho / n_draws)
+    assert nonadaptive_delta(n_draws, budget.amount, eps) <= delta
+    assert nonadaptive_delta(n_draws, budget.amount * 1.015, eps) > delta
 
 
-def test_equal_columns_are_composed_together_and_others_by_their_shares():
-    three = [[0.25, 0.5, 0.75]] * 2
-    together = IND.composed_budgets(three, [0.5, 0.5], 1.0, 1e-6)
-    assert together == (Budget(3 * nonadaptive_eps(6, 1.0, 1e-6), "eps"),) * 2
-    apart = IND.composed_budgets(three, [0.25, 0.75], 1.0, 1e-6)
-    assert apart[0].amount == 3 * nonadaptive_eps(3, 0.25, 0.25e-6)
-    assert apart[1].amount == 3 * nonadaptive_eps(3, 0.75, 0.75e-6)
-    assert (
-        IND.composed_budgets([[0.5]] * (MOST_DRAWS_COMPOSED + 1), [0.001] * 257, 1.0, 1e-6) is None
-    )
+def test_columns_are_composed_together_and_have_their_shares():
+    three, two = [0.25, 0.5, 0.75], [0.3, 0.6]
+    alike = IND.composed_budgets([three, three], [0.5, 0.5], 1.0, 1e-6)
+    assert alike == IND.composed_budgets([uniform_quantiles(6)], [1.0], 1.0, 1e-6) * 2
+    unlike = IND.composed_budgets([three, two], [0.2, 0.8], 1.0, 1e-6)
+    assert unlike[1].amount == pytest.approx(2 * unlike[0].amount)
+    draws = [unlike[0].amount] * 3 + [unlike[1].amount] * 2
+    assert 0.95e-6 < adaptive_delta(draws, 1.0) <= 1e-6
 
 
-def chi_square(sampled_eps, exact_eps, seed, n_draws=3000):
-    grid, quantiles = tiny_grid(3, 2), [0.3, 0.8]
-    ranks = column_of((2, 1, 3), grid)
-    exact = ind_distribution(ranks, quantiles, Budget(exact_eps, "eps"))
-    sorted_cells = {}
-    for key, chance in cell_distribution(exact, 2).items():
-        ascending = tuple(sorted(key))
-        sorted_cells[ascending] = sorted_cells.get(ascending, 0.0) + chance
-    randomness = SeededRandomness(np.random.SeedSequence(seed))
-    drawn = dict.fromkeys(sorted_cells, 0)
-    for _ in range(n_draws):
-        released = IND.release(ranks, quantiles, Budget(sampled_eps, "eps"), randomness)
-        drawn[tuple(released.tolist())] += 1
-    expected = np.array(list(sorted_cells.values())) * n_draws
-    return chisquare(list(drawn.values()), expected * n_draws / expected.sum()).pvalue
+def test_sampler_follows_the_exact_distribution_and_betrays_a_wrong_eps():
+    grid, quantiles, counts = tiny_grid(3, 2), [0.3, 0.8], (2, 1, 3)
+    chances = cell_chances([np.array(counts) * RECORD_WEIGHT], grid, quantiles, Budget(3.0, "eps"))
+    exact = {}
+    for cells, chance in joint(chances[0]).items():
+        exact[tuple(sorted(cells))] = exact.get(tuple(sorted(cells)), 0.0) + chance
+
+    def p_value_of(eps, seed):
+        return p_value(sample(IND, counts, grid, quantiles, Budget(eps, "eps"), seed, 3000), exact)
+
+    assert p_value_of(3.0, seed=1) > 1e-3
+    assert p_value_of(3.9, seed=2) < 1e-3
+    assert p_value_of(3.0 / 1.3, seed=3) < 1e-3
 
 
-def test_sampler_follows_the_exact_distribution_and_would_betray_a_wrong_eps():
-    assert chi_square(3.0, 3.0, seed=1) > 1e-3
-    assert chi_square(3.9, 3.0, seed=2) < 1e-3
-    assert chi_square(3.0, 3.9, seed=3) < 1e-3
+@pytest.mark.parametrize("budget", ERROR_BUDGETS, ids=str)
+def test_rank_errors_are_those_of_plentiful_data(budget):
+    assert_predicts_its_errors(IND, 4, budget, n_columns=1500)
 
 
 @pytest.mark.parametrize("eps", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("values", [[], [0.0], [np.inf, -np.inf, 1.0], [7.0] * 1000], ids=len)
-def test_release_always_gives_ascending_cells(values, eps):
-    ranks = SortedColumn(np.array(values, dtype=float), UnboundedGrid())
-    for m in (1, 2, 30):
-        quantiles = np.arange(1, m + 1) / (m + 1)
-        cells = IND.release(ranks, quantiles, Budget(eps, "eps"), SystemRandomness())
-        assert cells.shape == (m,)
-        assert np.all(np.diff(cells) >= 0)
+def test_release_always_gives_ascending_cells(eps):
+    assert_releases_ascending_cells(IND, Budget(eps, "eps"))
+
+
+def test_a_budget_too_small_to_be_guaranteed_is_refused():
+    assert IND.can_serve([0.3, 0.6], Budget(1e-10, "eps"))
+    for unit in ("eps", "rho", "draw"):
+        assert_refuses(IND, [0.3, 0.6], Budget(1e-13 if unit != "rho" else 1e-25, unit))

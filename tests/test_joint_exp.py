@@ -2,56 +2,95 @@
 
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
-from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.engine.grid import BoundedGrid, UnboundedGrid
-from dpq_sklearn.engine.random import SeededRandomness, SystemRandomness
-from dpq_sklearn.engine.ranks import CellCounts, SortedColumn
+from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget
+from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.engine.random import SystemRandomness, make_randomness
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
+from dpq_sklearn.engine.summaries import Summary, summarize
 from dpq_sklearn.mechanisms.joint_exp import (
     JointExponential,
-    JointWeights,
-    Targets,
     acceptance,
     decaying_sums,
+    draw_tuple,
     interval_edges,
-    rank_windows,
     sliding_sums,
+    spread_places,
 )
 from tests.enumeration import (
     cell_distribution,
     column_of,
     datasets,
     neighbour_pairs,
-    renyi_divergence,
     summary_of,
     tiny_grid,
     worst_log_ratio,
 )
+from tests.mechanism_helpers import (
+    ERROR_BUDGETS,
+    QUANTILES,
+    UNBOUNDED,
+    assert_predicts_its_errors,
+    assert_refuses,
+    assert_releases_ascending_cells,
+    assert_within,
+    p_value,
+    sample,
+    sorted_column,
+    spent,
+    uniform_quantiles,
+    worst_eps_of,
+    worst_rho_of,
+)
 
 JOINT = JointExponential()
 FIFTHS = [0.2, 0.4, 0.6, 0.8]
+QUANTILES = {**QUANTILES, "fifths": FIFTHS}
+
+
+def tiny_joint(cell_bits=0, spare_bits=34.0):
+    """JointExp for tiny grids: of at most 4 cells where not much is clipped."""
+    return JointExponential(grid_bits=2, cell_bits=cell_bits, spare_bits=spare_bits)
 
 
 def tuples_of(n_positions, m):
     return list(itertools.combinations_with_replacement(range(n_positions), m))
 
 
-def direct_distribution(counts, quantiles, score):
-    """All tuples one by one, from the definition of the score; one position a cell."""
-    n = sum(counts)
-    below = np.concatenate(([0], np.cumsum(counts)))  # F at the position of each cell
+def counts_of_positions(counts, cell_bits):
+    """How many records lie at each position: the i-th of a cell at the bits of i, reversed."""
+    fine = np.zeros((len(counts), 1 << cell_bits), dtype=int)
+    for cell, count in enumerate(counts):
+        for index in range(count):
+            fine[cell, int(f"{index:0{cell_bits}b}"[::-1][:cell_bits] or "0", 2)] += 1
+    return fine.ravel()
+
+
+def direct_distribution(counts, quantiles, mechanism, budget):
+    """{positions: probability} of all tuples one by one, from the definition of the score."""
+    score, n = mechanism.score(quantiles, budget), sum(counts)
+    fine = counts_of_positions(counts, mechanism.cell_bits)
+    below = np.concatenate(([0], np.cumsum(fine)))  # F at each position
     gaps = np.diff([0.0, *quantiles, 1.0])
     weights = {}
-    for positions in tuples_of(len(counts), len(quantiles)):
+    for positions in tuples_of(fine.size, len(quantiles)):
         ranks = np.array([0, *(below[p] for p in positions), n])
         score_of_tuple = -np.abs(np.diff(ranks) - gaps * n).sum()
-        weights[positions] = math.exp(score.eta * max(score_of_tuple, -score.reach))
-    whole = math.fsum(weights.values())
-    return {key: weight / whole for key, weight in weights.items()}
+        weights[positions] = math.exp(score.eta * max(score_of_tuple, -score.cutoff))
+    total = math.fsum(weights.values())
+    return {key: weight / total for key, weight in weights.items()}
+
+
+def distributions(n_cells, most, quantiles, mechanism, budget):
+    """The exact distribution of every small dataset."""
+    return {
+        counts: direct_distribution(counts, quantiles, mechanism, budget)
+        for counts in datasets(n_cells, most)
+    }
 
 
 def normalised(log_weights):
@@ -60,32 +99,24 @@ def normalised(log_weights):
 
 
 def windowed_distribution(ranks, quantiles, mechanism, budget):
-    """The distribution of `release`, from the very weights that it draws with.
-
-    For grids with one position a cell, where the records have no choice of position.
-    """
-    n_positions = ranks.grid.n_cells
-    score = mechanism.score(quantiles, budget, n_positions)
-    targets = Targets.of(quantiles, ranks.n_records)
-    windows = rank_windows(targets, ranks.n_records, score.reach)
-    edges = interval_edges(ranks, windows, n_positions, SystemRandomness())
-    weights = JointWeights(score, targets, windows, edges)
-
+    """The distribution of the positions, from the very weights that are drawn with."""
+    weights = mechanism.weights(ranks, 0, quantiles, budget)
+    windows, edges, score = weights.windows, weights.edges, weights.score
     memory = {}
 
-    def ways(j, log_weights, key):
+    def placements(j, log_weights, key):
         """Every tuple of positions of the quantiles up to the j-th, with its probability."""
         if key not in memory:
             found = {}
-            for index in np.flatnonzero(log_weights > -np.inf):
-                rank, chance = windows[j][0] + int(index), normalised(log_weights)[index]
-                left, right = edges[j][index : index + 2].tolist()
-                for k, share in enumerate(normalised(weights.shared(j, rank)), start=1):
-                    inside = tuples_of(right - left, k)
+            for index in np.flatnonzero(log_weights > -np.inf).tolist():
+                rank, chance = windows[j][0] + index, normalised(log_weights)[index]
+                left, right = edges[j].at(index), edges[j].at(index + 1)
+                for size, share in enumerate(normalised(weights.group_sizes(j, rank)), start=1):
+                    inside = tuples_of(right - left, size)
                     rest = {(): 1.0}
-                    if k <= j:
-                        before = weights.before(j - k, rank)
-                        rest = ways(j - k, before, (j - k, rank)) if share > 0 else {}
+                    if size <= j:
+                        before = weights.intervals_before(j - size, rank)
+                        rest = placements(j - size, before, (j - size, rank)) if share > 0 else {}
                     for head, tail in itertools.product(rest, inside):
                         positions = (*head, *(left + 1 + p for p in tail))
                         more = chance * share * rest[head] / len(inside)
@@ -93,68 +124,73 @@ def windowed_distribution(ranks, quantiles, mechanism, budget):
             memory[key] = found
         return memory[key]
 
-    inside = ways(len(quantiles) - 1, weights.last(), "last")
-    everything = tuples_of(n_positions, len(quantiles))
-    total = np.logaddexp.reduce(weights.last())
-    floor = -score.eta * score.reach
+    last = weights.last_intervals()
+    inside = placements(len(quantiles) - 1, last, "last")
+    everything = tuples_of(int(ranks.grid.end[0]) << mechanism.cell_bits, len(quantiles))
+    total, floor = np.logaddexp.reduce(last), -score.eta * score.cutoff
     proposed = {key: inside.get(key, 0.0) * math.exp(total) + math.exp(floor) for key in everything}
-    kept = {key: weight * acceptance(weights, np.array(key)) for key, weight in proposed.items()}
-    whole = math.fsum(kept.values())
-    return {key: weight / whole for key, weight in kept.items()}
-
-
-QUANTILES = {
-    "median": [0.5],
-    "near 1": [0.999],
-    "thirds": [1 / 3, 2 / 3],
-    "close pair": [0.7, 0.71],
-    "skewed three": [0.01, 0.05, 0.9],
-    "fifths": FIFTHS,
-}
+    kept = {key: weight * acceptance(weights, key) for key, weight in proposed.items()}
+    sum_of_kept = math.fsum(kept.values())
+    return {key: weight / sum_of_kept for key, weight in kept.items()}
 
 
 @pytest.mark.parametrize("spare_bits", [34.0, -1.5])
 @pytest.mark.parametrize("quantiles", QUANTILES.values(), ids=QUANTILES)
 @pytest.mark.parametrize(
-    "counts",
-    [(0, 0, 0), (1, 0, 2, 1), (40, 0, 3, 60, 1), (0, 90, 0, 0, 90), (7, 11, 0, 25, 80, 2)],
+    ("counts", "cell_bits"),
+    [
+        ((0, 0, 0), 0),
+        ((1, 0, 2, 1), 0),
+        ((40, 0, 3, 60, 1), 0),
+        ((0, 90, 0, 0, 90), 0),
+        ((7, 11, 0, 25, 80, 2), 0),
+        ((3, 0, 30), 1),
+        ((50, 1), 2),
+    ],
     ids=str,
 )
-def test_windowed_and_direct_distributions_are_the_same(counts, quantiles, spare_bits):
+def test_windowed_and_direct_distributions_are_the_same(counts, cell_bits, quantiles, spare_bits):
     """Also where windows cut records off, and where most tuples are clipped."""
-    mechanism = JointExponential(spare_bits)
+    mechanism, budget = tiny_joint(cell_bits, spare_bits), Budget(2.0, "eps")
     ranks = summary_of(counts, tiny_grid(len(counts), 1))
-    budget = Budget(2.0, "eps")
-    direct = direct_distribution(counts, quantiles, mechanism.score(quantiles, budget, len(counts)))
+    direct = direct_distribution(counts, quantiles, mechanism, budget)
     windowed = windowed_distribution(ranks, quantiles, mechanism, budget)
     assert worst_log_ratio(direct, windowed) < 1e-10
 
 
 def test_windows_cut_records_off_in_the_test_above():
-    score = JointExponential(-1.5).score(FIFTHS, Budget(2.0, "eps"), 5)
-    targets = Targets.of(FIFTHS, 180)
-    windows = rank_windows(targets, 180, score.reach)
+    ranks = summary_of((0, 90, 0, 0, 90), tiny_grid(5, 1))
+    windows = tiny_joint(0, -1.5).weights(ranks, 0, FIFTHS, Budget(2.0, "eps")).windows
     assert all(0 < last - first < 60 for first, last in windows)
     assert windows[0][0] > 0 and windows[-1][1] < 181
 
 
 @pytest.mark.parametrize("quantiles", QUANTILES.values(), ids=QUANTILES)
-@pytest.mark.parametrize("eps", [0.3, 3.0])
-def test_every_neighbour_and_every_output_is_within_eps(quantiles, eps):
-    grid, most, budget = tiny_grid(4, 1), 3, Budget(eps, "eps")
-    exact = {
-        counts: direct_distribution(counts, quantiles, JOINT.score(quantiles, budget, 4))
-        for counts in datasets(grid.n_cells, most)
-    }
-    for one, other in neighbour_pairs(grid.n_cells, most):
-        assert worst_log_ratio(exact[one], exact[other]) <= eps
+@pytest.mark.parametrize(
+    "budget", [Budget(0.3, "eps"), Budget(3.0, "eps"), Budget(0.5, "rho")], ids=str
+)
+def test_every_neighbour_and_every_output_is_within_the_cost(quantiles, budget):
+    mechanism = tiny_joint(spare_bits=100.0)
+    cost = mechanism.cost(quantiles, budget)
+    assert 0.999 * budget.amount < spent(cost, budget) <= budget.amount
+    exact = distributions(4, 3, quantiles, mechanism, budget)
+    assert_within(cost, exact, neighbour_pairs(4, 3))
+
+
+@pytest.mark.parametrize("budget", [Budget(2.0, "eps"), Budget(0.5, "rho")], ids=str)
+@pytest.mark.parametrize("quantiles", [[0.5], [0.3, 0.6]], ids=str)
+def test_ties_spread_over_the_positions_of_a_cell_are_within_the_cost(quantiles, budget):
+    """Also more of them than there are positions."""
+    mechanism = tiny_joint(cell_bits=2)
+    exact = distributions(2, 9, quantiles, mechanism, budget)
+    assert_within(mechanism.cost(quantiles, budget), exact, neighbour_pairs(2, 9))
 
 
 @pytest.mark.parametrize("spare_bits", [34.0, -1.5])
-@pytest.mark.parametrize("quantiles", [[0.3, 0.6], [0.25, 0.5, 0.75]])
+@pytest.mark.parametrize("quantiles", [[0.3, 0.6], [0.25, 0.5, 0.75]], ids=str)
 def test_windowed_weights_are_within_eps(quantiles, spare_bits):
     """The same from the weights in use, for few records and for more than a window holds."""
-    budget, mechanism = Budget(2.0, "eps"), JointExponential(spare_bits)
+    budget, mechanism = Budget(2.0, "eps"), tiny_joint(1, spare_bits)
     few = list(neighbour_pairs(3, 2))
     many = [((40, 5, 70), (41, 5, 70)), ((40, 5, 70), (40, 6, 70)), ((0, 80, 30), (0, 80, 31))]
     for pair in few + many:
@@ -165,86 +201,100 @@ def test_windowed_weights_are_within_eps(quantiles, spare_bits):
         assert worst_log_ratio(one, other) <= 2.0
 
 
-@pytest.mark.parametrize("quantiles", QUANTILES.values(), ids=QUANTILES)
-def test_every_renyi_divergence_is_within_rho(quantiles):
-    rho, most = 0.5, 3
-    budget = Budget(rho, "rho")
-    score = JOINT.score(quantiles, budget, 4)
-    exact = {counts: direct_distribution(counts, quantiles, score) for counts in datasets(4, most)}
-    for pair, order in itertools.product(neighbour_pairs(4, most), [1.01, 2.0, 8.0, 200.0]):
-        for one, other in (pair, pair[::-1]):
-            assert renyi_divergence(exact[one], exact[other], order) <= rho * order
-
-
 @pytest.mark.parametrize("name", ["median", "thirds"])
-def test_the_enumeration_would_betray_a_mechanism_that_overspends_by_a_tenth(name):
-    quantiles = QUANTILES[name]
-    score = JointExponential(400.0).score(quantiles, Budget(11.0, "eps"), 3)
-    exact = {counts: direct_distribution(counts, quantiles, score) for counts in datasets(3, 6)}
-    pairs = neighbour_pairs(3, 6)
-    assert max(worst_log_ratio(exact[one], exact[other]) for one, other in pairs) > 10.0
+def test_the_enumeration_notices_a_tenth_more_eps(name):
+    quantiles, pairs = QUANTILES[name], list(neighbour_pairs(3, 6))
+    worst = [
+        worst_eps_of(distributions(3, 6, quantiles, tiny_joint(0, 400.0), budget), pairs)
+        for budget in (Budget(10.0, "eps"), Budget(11.0, "eps"))
+    ]
+    assert worst[0] <= 10.0 < worst[1]
 
 
-def distribution_over_random_positions(counts, grid, quantiles, budget):
-    """The mixture over all positions of the records in their cells."""
-    per_cell = grid.positions_per_cell
-    n_positions = grid.n_cells * per_cell
-    cells = np.repeat(np.arange(grid.n_cells), counts)
-    subs_of_all = list(itertools.product(range(per_cell), repeat=cells.size))
-    score = JOINT.score(quantiles, budget, n_positions)
-    mixture = dict.fromkeys(tuples_of(n_positions, len(quantiles)), 0.0)
-    for subs in subs_of_all:
-        fine = np.bincount(cells * per_cell + np.array(subs), minlength=n_positions)
-        for key, chance in direct_distribution(tuple(fine), quantiles, score).items():
-            mixture[key] += chance / len(subs_of_all)
-    return cell_distribution(mixture, per_cell)
+def test_the_enumeration_notices_1_3_rho():
+    pairs = list(neighbour_pairs(4, 2))
+    worst = [
+        worst_rho_of(distributions(4, 2, [0.5], tiny_joint(), Budget(rho, "rho")), pairs)
+        for rho in (0.01, 1.3 * 0.01)
+    ]
+    assert worst[0] <= 0.01 < worst[1]
 
 
-def chi_square(sampled_eps, exact_eps, seed, n_draws=3000):
-    grid, quantiles, counts = tiny_grid(3, 2), [0.3, 0.5, 0.8], (2, 1, 3)
-    cells = distribution_over_random_positions(counts, grid, quantiles, Budget(exact_eps, "eps"))
-    randomness = SeededRandomness(np.random.SeedSequence(seed))
-    ranks = column_of(counts, grid)
-    drawn = dict.fromkeys(cells, 0)
-    for _ in range(n_draws):
-        released = JOINT.release(ranks, quantiles, Budget(sampled_eps, "eps"), randomness)
-        drawn[tuple(released.tolist())] += 1
-    expected = np.array([cells[key] * n_draws for key in cells])
-    observed = np.array([drawn[key] for key in cells])
-    return chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
+def drawn_positions(counts, quantiles, mechanism, budget, seed, n_draws):
+    """How often each tuple of positions is drawn."""
+    ranks, randomness = summary_of(counts, tiny_grid(len(counts), 1)), make_randomness(seed)
+    weights = mechanism.weights(ranks, 0, quantiles, budget)
+    n_positions = len(counts) << mechanism.cell_bits
+    return Counter(tuple(draw_tuple(weights, n_positions, randomness)) for _ in range(n_draws))
 
 
-def test_sampler_follows_the_exact_distribution_and_would_betray_a_wrong_eps():
-    assert chi_square(2.0, 2.0, seed=1) > 1e-3
-    assert chi_square(2.6, 2.0, seed=2) < 1e-3
-    assert chi_square(2.0, 2.6, seed=3) < 1e-3
+@pytest.mark.slow
+def test_sampler_follows_the_exact_distribution_and_betrays_a_wrong_eps():
+    mechanism, quantiles, counts = tiny_joint(cell_bits=1), [0.3, 0.5, 0.8], (2, 1, 3)
+    exact = direct_distribution(counts, quantiles, mechanism, Budget(2.0, "eps"))
+
+    def p_value_of(eps, seed):
+        drawn = drawn_positions(counts, quantiles, mechanism, Budget(eps, "eps"), seed, 2500)
+        return p_value(drawn, exact)
+
+    assert p_value_of(2.0, seed=1) > 1e-3
+    assert p_value_of(2.6, seed=2) < 1e-3
+    assert p_value_of(2.0 / 1.3, seed=3) < 1e-3
 
 
 def test_sampler_draws_clipped_tuples_as_often_as_it_should():
     """With a high floor most tuples come from it, inside the windows and outside of them."""
-    mechanism, counts, quantiles = JointExponential(2.0), (20, 3, 4, 31, 2), [0.3, 0.6]
-    ranks, budget = summary_of(counts, tiny_grid(5, 1)), Budget(2.0, "eps")
-    exact = direct_distribution(counts, quantiles, mechanism.score(quantiles, budget, 5))
-    randomness = SeededRandomness(np.random.SeedSequence(4))
-    drawn = dict.fromkeys(exact, 0)
-    for _ in range(6000):
-        drawn[tuple(mechanism.release(ranks, quantiles, budget, randomness).tolist())] += 1
+    mechanism, counts, quantiles = tiny_joint(0, 3.0), (20, 3, 4, 31, 2), [0.3, 0.6]
+    exact = direct_distribution(counts, quantiles, mechanism, Budget(2.0, "eps"))
+    drawn = drawn_positions(counts, quantiles, mechanism, Budget(2.0, "eps"), 4, 2000)
     clipped = [key for key in exact if exact[key] < 1.01 * min(exact.values())]
-    assert 500 < sum(drawn[key] for key in clipped) < 5500
-    expected = np.array(list(exact.values())) * 6000
-    assert chisquare(list(drawn.values()), expected * (6000 / expected.sum())).pvalue > 1e-3
+    assert 200 < sum(drawn[key] for key in clipped) < 1900
+    assert p_value(drawn, exact) > 1e-3
 
 
-@pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.3, "rho")])
-def test_cost_in_both_units_holds_on_the_exact_distributions(budget):
-    cost = JOINT.cost(FIFTHS, budget)
-    assert 0.999 * budget.amount < cost[budget.unit] <= budget.amount
-    score = JOINT.score(FIFTHS, budget, 4)
-    exact = {counts: direct_distribution(counts, FIFTHS, score) for counts in datasets(4, 2)}
-    for one, other in neighbour_pairs(4, 2):
-        assert worst_log_ratio(exact[one], exact[other]) <= cost["eps"]
-        for order in (1.1, 2.0, 10.0):
-            assert renyi_divergence(exact[one], exact[other], order) <= cost["rho"] * order
+def test_release_is_the_cells_of_the_drawn_positions():
+    mechanism, quantiles, budget = tiny_joint(cell_bits=1), [0.3, 0.8], Budget(2.0, "eps")
+    exact = direct_distribution((2, 1, 3), quantiles, mechanism, budget)
+    drawn = sample(mechanism, (2, 1, 3), tiny_grid(3, 1), quantiles, budget, 5, 400)
+    assert p_value(drawn, cell_distribution(exact, 2)) > 1e-3
+
+
+def bound_of_error(mechanism, quantiles, budget):
+    """The largest error of a log probability, from the constants that are drawn with."""
+    m, score = len(quantiles), mechanism.score(quantiles, budget)
+    steps = (m + 1) * (2 * score.cutoff + m + 64)
+    return DRAW_ERROR + steps * (4 * score.eta * score.cutoff + 100) * 2.0**-53
+
+
+@pytest.mark.parametrize("m", [1, 4, 31])
+@pytest.mark.parametrize(
+    "budget",
+    [Budget(1e-6, "rho"), Budget(1e-3, "rho"), Budget(3e-3, "eps"), Budget(1.0, "eps")],
+    ids=str,
+)
+def test_one_draw_with_its_rounding_errors_is_within_the_budget(m, budget):
+    """One draw of error n k costs more in zCDP than n draws of error k."""
+    quantiles = uniform_quantiles(m)
+    eps = JOINT.score(quantiles, budget).eps + 4 * bound_of_error(JOINT, quantiles, budget)
+    cost = JOINT.cost(quantiles, budget)
+    assert eps <= cost.eps
+    assert eps**2 / 8 <= cost.rho
+    assert spent(cost, budget) <= budget.amount
+
+
+@pytest.mark.parametrize(
+    ("m", "budget"),
+    [(100, Budget(1e-6, "rho")), (31, Budget(1e-7, "rho")), (4, Budget(1e-5, "eps"))],
+    ids=str,
+)
+def test_a_budget_too_small_to_be_guaranteed_is_refused(m, budget):
+    assert_refuses(JOINT, uniform_quantiles(m), budget)
+
+
+def test_budgets_of_single_draws_are_left_to_mechanisms_with_several():
+    assert not JOINT.can_serve([0.5], Budget(1.0, "draw"))
+    assert JOINT.typical_error([0.5], Budget(1.0, "draw")) == math.inf
+    assert JOINT.composed_budgets([[0.5]], [1.0], 1.0, 1e-6) is None
 
 
 @pytest.mark.parametrize("width", [1, 3, 4, 7, 30])
@@ -265,84 +315,128 @@ def test_running_sums_add_up_what_they_should(width, rng):
         np.testing.assert_allclose(found[finite], sums[finite], rtol=1e-13, atol=1e-12)
 
 
+@pytest.mark.parametrize("n_bits", [0, 1, 3, 34])
+def test_one_record_more_leaves_the_places_of_all_others(n_bits):
+    """This is what privacy rests on: it adds one step to the ranks."""
+    before = []
+    for count in range(1, 70):
+        places = spread_places(np.arange(count), np.full(count, count), n_bits).tolist()
+        assert places == sorted(places)
+        assert places[0] >= 0 and places[-1] < 2**n_bits
+        assert len(set(places)) == min(count, 2**n_bits)
+        added = list(places)
+        for place in before:
+            added.remove(place)
+        assert len(added) == 1
+        before = places
+
+
+def test_places_of_any_number_of_records_are_even_and_distinct():
+    count = 2**34 - 1
+    numbers = np.array([0, 1, 2**20, 2**33, count - 2, count - 1])
+    places = spread_places(numbers, np.full(6, count), 34)
+    assert np.all(np.diff(places) > 0)
+    np.testing.assert_array_less(np.abs(places - numbers), 2)
+
+
 def test_sources_of_ranks_give_the_same_release(rng):
-    """A column and its (cell, count) summary; with atoms on the borders of windows."""
-    grid = UnboundedGrid()
+    """A column and its summary; with atoms on the borders of windows."""
+    grid = make_grid([UNBOUNDED])
     values = np.concatenate((rng.normal(size=3000), np.full(2000, 0.5), np.full(900, -1.0)))
-    cells, counts = np.unique(grid.cells_of(values), return_counts=True)
+    sources = (
+        SortedColumns(np.sort(values)[None], grid),
+        CellWeights([summarize(values, grid, 0)], grid),
+    )
     released = [
-        JOINT.release(
-            ranks, FIFTHS, Budget(1.0, "eps"), SeededRandomness(np.random.SeedSequence(5))
-        )
-        for ranks in (SortedColumn(values, grid), CellCounts(cells, counts, grid))
+        JOINT.release(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(5))[0]
+        for ranks in sources
     ]
     np.testing.assert_array_equal(*released)
 
 
-@pytest.mark.parametrize("windows", [[(0, 1001)], [(0, 10), (300, 320)], [(5, 700), (300, 1001)]])
-def test_ends_of_intervals_are_exact(windows, rng):
-    """Positions have 62 bits, more than a float: any rounding would show in the low bits."""
-    grid = UnboundedGrid()
-    n_positions = grid.n_cells * grid.positions_per_cell
+@pytest.mark.parametrize("window", [(0, 1001), (0, 10), (300, 320), (5, 700), (300, 1001)])
+def test_ends_of_intervals_are_exact(window, rng):
+    """Positions have 74 bits, more than a float or an integer of NumPy."""
     values = np.sort(rng.normal(size=1000).round(1))
-    ranks = SortedColumn(values.copy(), grid)
-    edges = interval_edges(ranks, windows, n_positions, SystemRandomness())
-    for (a, b), ends in zip(windows, edges, strict=True):
-        assert ends.dtype == np.int64
-        assert ends.size == b - a + 1
-        assert (ends[0] == -1) == (a == 0) and (ends[-1] == n_positions - 1) == (b == 1001)
-        assert np.unique(ends % 512).size > 5
-        inner = ends[a == 0 : ends.size - (b == 1001)]
-        records = values[max(a - 1, 0) : min(b, 1000)]
-        np.testing.assert_array_equal(inner // grid.positions_per_cell, grid.cells_of(records))
-    if len(windows) == 2 and windows[0][1] > windows[1][0]:  # both see the same positions
-        np.testing.assert_array_equal(edges[0][300 - 5 : 700 - 5], edges[1][: 700 - 300])
+    ranks = sorted_column(values)
+    edges = interval_edges(ranks, 0, window, 1000, 34)
+    n_positions = int(ranks.grid.end[0] - ranks.grid.first[0]) << 34
+    cells = ranks.grid.cells_of(values, 0) - ranks.grid.first[0]
+    _, number, count = np.unique(cells, return_inverse=True, return_counts=True)
+    wanted = [-1]
+    for index, cell in enumerate(cells.tolist()):
+        of_cell = np.flatnonzero(number == number[index])
+        places = spread_places(index - of_cell[:1], count[number[index]][None], 34)
+        wanted.append((cell << 34) + int(places[0]))
+    wanted.append(n_positions - 1)
+    a, b = window
+    assert [edges.at(index) for index in range(b - a + 1)] == wanted[a : b + 1]
+    lengths = np.diff(np.array(wanted[a : b + 1], dtype=object)).astype(float)
+    np.testing.assert_array_equal(edges.lengths(), lengths)
+    for index in (0, (b - a) // 2, b - a):
+        n_below = sum(edge < edges.at(index) for edge in wanted[a : b + 1])
+        assert edges.n_below(edges.at(index)) == n_below
+        assert (
+            edges.n_below(edges.at(index) + 1) == wanted[a : b + 1].count(edges.at(index)) + n_below
+        )
 
 
 @pytest.mark.parametrize("eps", [0.01, 1.0, 1e6])
-@pytest.mark.parametrize(
-    "values",
-    [[], [0.0], [1e18, -1e18], [np.inf, -np.inf, 1.0], [7.0] * 1000],
-    ids=["empty", "one zero", "huge", "infinite", "constant"],
-)
-def test_release_always_gives_ascending_cells(values, eps):
-    for grid in (UnboundedGrid(), BoundedGrid(0.0, 1.0)):
-        ranks = SortedColumn(np.array(values, dtype=float), grid)
-        for m in (1, 2, 5, 30):
-            quantiles = np.arange(1, m + 1) / (m + 1)
-            cells = JOINT.release(ranks, quantiles, Budget(eps, "eps"), SystemRandomness())
-            assert cells.shape == (m,)
-            assert np.all(np.diff(cells) >= 0)
-            assert cells[0] >= 0 and cells[-1] < grid.n_cells
+def test_release_always_gives_ascending_cells(eps):
+    assert_releases_ascending_cells(JOINT, Budget(eps, "eps"))
 
 
 def test_a_large_budget_finds_the_quantiles(rng):
     values = rng.normal(size=2001)
-    ranks = SortedColumn(values.copy(), UnboundedGrid())
-    cells = JOINT.release(ranks, FIFTHS, Budget(1000.0, "eps"), SystemRandomness())
-    found = np.searchsorted(np.sort(values), ranks.grid.middles(cells))
+    ranks = sorted_column(values)
+    (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(1000.0, "eps")], SystemRandomness())
+    found = np.searchsorted(np.sort(values), ranks.grid.middles(cells, 0))
     np.testing.assert_allclose(found, np.array(FIFTHS) * 2001, atol=2)
 
 
 def test_an_atom_with_most_of_the_records_is_hit(rng):
     values = np.concatenate((np.full(600, 40.0), rng.uniform(0, 100, size=400)))
-    grid = BoundedGrid(-100.0, 100.0)
-    cells = JOINT.release(
-        SortedColumn(values, grid), [0.4, 0.6], Budget(1.0, "eps"), SystemRandomness()
-    )
-    np.testing.assert_array_equal(cells, grid.cells_of(np.array([40.0, 40.0])))
+    ranks = sorted_column(values, (-100.0, 100.0))
+    (cells,) = JOINT.release(ranks, [[0.4, 0.6]], [Budget(1.0, "eps")], SystemRandomness())
+    np.testing.assert_array_equal(cells, ranks.grid.cells_of(np.array([40.0, 40.0]), 0))
+
+
+def ties(n_records):
+    """Most records in one cell, some in two others."""
+    grid = make_grid([UNBOUNDED])
+    weights = np.array([n_records // 10, n_records, n_records // 10]) * RECORD_WEIGHT
+    return CellWeights([Summary(grid.cells_of(np.array([1.0, 7.0, 9.0]), 0), weights)], grid)
+
+
+@pytest.mark.parametrize("eps", [1.0, 30.0])
+def test_work_does_not_grow_with_ties_and_the_atom_is_hit(eps):
+    sizes = []
+    for n_records in (10**4, 2 * 10**8, 10**10):
+        ranks = ties(n_records)
+        weights = JOINT.weights(ranks, 0, FIFTHS, Budget(eps, "eps"))
+        sizes.append([edges.cells.size for edges in weights.edges])
+        (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(eps, "eps")], SystemRandomness())
+        np.testing.assert_array_equal(ranks.grid.lower_edges(cells, 0).round(5), 7.0)
+    assert sizes[0] == sizes[1] == sizes[2]
 
 
 def test_far_records_are_never_looked_at(rng):
-    """The work does not grow with n: only records within reach are asked for."""
+    """The work does not grow with n: only records near their targets are asked for."""
 
-    class Watched(SortedColumn):
+    class Watched(SortedColumns):
         asked = 0
 
-        def occupied(self, first, last):
-            self.asked += last - first
-            return super().occupied(first, last)
+        def around_ranks(self, columns, weights):
+            self.asked += weights.size
+            return super().around_ranks(columns, weights)
 
-    ranks = Watched(rng.normal(size=200_000), UnboundedGrid())
-    JOINT.release(ranks, FIFTHS, Budget(1.0, "eps"), SystemRandomness())
-    assert 0 < ranks.asked < 4000
+    ranks = Watched(np.sort(rng.normal(size=(1, 200_000))), make_grid([UNBOUNDED]))
+    JOINT.release(ranks, [FIFTHS], [Budget(1.0, "eps")], SystemRandomness())
+    assert 0 < ranks.asked < 5000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", ERROR_BUDGETS[:2], ids=str)
+@pytest.mark.parametrize("m", [2, 4])
+def test_rank_errors_are_those_of_plentiful_data(m, budget):
+    assert_predicts_its_errors(JOINT, m, budget, n_columns=400)

@@ -157,14 +157,20 @@ def _tree_levels(quantiles, budget):
 
 def levels_of_columns(quantiles, budgets):
     """Return the levels of the trees of all columns from the roots down."""
-    trees = [
-        _tree_levels(tuple(map(float, q)), budget)
-        for q, budget in zip(quantiles, budgets, strict=True)
-    ]
+    return _levels_of_columns(tuple(tuple(map(float, q)) for q in quantiles), tuple(budgets))
+
+
+@lru_cache(maxsize=32)
+def _levels_of_columns(quantiles, budgets):
+    levels = []
+    trees = [_tree_levels(q, budget) for q, budget in zip(quantiles, budgets, strict=True)]
     for depth in range(max(map(len, trees))):
         rows = [(column, tree[depth]) for column, tree in enumerate(trees) if len(tree) > depth]
         columns = np.repeat([column for column, _ in rows], [row[0].size for _, row in rows])
-        yield Level(columns, *map(np.concatenate, zip(*(row for _, row in rows), strict=True)))
+        levels.append(
+            Level(columns, *map(np.concatenate, zip(*(row for _, row in rows), strict=True)))
+        )
+    return levels
 
 
 class ApproximateQuantiles(Defaults):
@@ -195,13 +201,12 @@ class ApproximateQuantiles(Defaults):
         for level in levels_of_columns(quantiles, budgets):
             column, below, above = level.column, level.below, level.above
             lo, hi = positions[column, below], positions[column, above]
-            is_open_lo = grid.is_open_low[column] & (below == 0)
-            is_open_hi = grid.is_open_high[column] & (above == n_quantiles[column] + 1)
-            known = np.where(
-                level.neighbour >= 0, level.neighbour, np.where(is_open_lo, above, below)
-            )
+            is_released = np.array((below > 0, above <= n_quantiles[column]))
+            is_open = ~is_released & (grid.is_open_low[column], grid.is_open_high[column])
+            closed_end = np.where(is_open[0], above, below)
+            known = np.where(level.neighbour >= 0, level.neighbour, closed_end)
             cells = np.array((lo, hi, positions[column, known])) // per_cell
-            measure = step_measure(grid, column, *cells, is_open_lo, is_open_hi)
+            measure = step_measure(grid, column, *cells, is_open, is_released)
             lo_rank, hi_rank = split_ranks[column, below], split_ranks[column, above]
             nodes = Nodes(
                 column, lo, hi, lo_rank, hi_rank, level.q, level.eps, level.is_leaf, measure
