@@ -276,6 +276,26 @@ def worst_rho(draws, pairs, orders):
     )
 
 
+def worst_range_rho(draws, pairs):
+    """Return the rho that holds whatever the base measure: the largest sum of range^2 / 8.
+
+    A draw in which the logarithms of all weights change within a range r is r^2/8-zCDP.
+    """
+    return float(_range_rhos(draws, *pairs.T).max())
+
+
+def _range_rhos(draws, ones, others):
+    p, q = draws.weights[ones], draws.weights[others]
+    is_there = p > 0
+    ratios = np.log(np.where(is_there, p, 1.0) / np.where(is_there, q, 1.0))
+    largest = np.where(is_there, ratios, -np.inf).max(axis=2)
+    smallest = np.where(is_there, ratios, np.inf).min(axis=2)
+    below = np.zeros(ratios.shape)
+    for child in draws.children:
+        below += _range_rhos(child, ones, others)[:, draws.next_history]
+    return (largest - smallest) ** 2 / 8 + np.where(is_there, below, 0.0).max(axis=2)
+
+
 def joint_distribution(draws, dataset):
     """Return {positions of all quantiles: probability} in one dataset."""
 
