@@ -30,7 +30,7 @@ def test_indicators_are_ones_at_the_places_and_nothing_for_negative_ones(n_jobs)
     assert dense.dtype == np.float32
     assert dense[:4].tolist() == [[1, 0, 1, 0, 0], [0, 1, 0, 0, 1], [0, 0, 0, 1, 0], [0] * 5]
     assert np.array_equal(dense, np.tile(dense[:4], (50_000, 1)))
-    assert np.array_equal(sparse_indicators(places, 5, np.float32, n_jobs).toarray(), dense)
+    assert np.array_equal(sparse_indicators(places, 5, np.float32).toarray(), dense)
 
 
 @pytest.mark.parametrize(

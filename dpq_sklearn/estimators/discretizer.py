@@ -195,7 +195,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         places = binning.bin_numbers(X, edges, offsets, -1, np.int32, self.n_jobs)
         if self.encode == "onehot-dense":
             return binning.dense_indicators(places, width, X.dtype, self.n_jobs)
-        indicators = binning.sparse_indicators(places, width, X.dtype, self.n_jobs)
+        indicators = binning.sparse_indicators(places, width, X.dtype)
         return compat.as_configured_sparse(indicators)
 
     def _indicator_offsets(self):

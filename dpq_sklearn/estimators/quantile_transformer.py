@@ -217,11 +217,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         knots = np.ascontiguousarray(self.quantiles_.T)
 
         def apply(rows):
-            for start in range(rows.start, min(rows.stop, X.shape[0]), _ROWS_PER_BLOCK):
-                block = X[start : min(start + _ROWS_PER_BLOCK, rows.stop)]
-                block[:] = function(np.ascontiguousarray(block.T), knots).T
+            X[rows] = function(np.ascontiguousarray(X[rows].T), knots).T
 
-        in_threads(apply, blocks_of_rows(X.shape[0], self.n_jobs), self.n_jobs)
+        in_threads(apply, blocks_of_rows(X.shape[0], _ROWS_PER_BLOCK), self.n_jobs)
         return X
 
     def _forward(self, columns, knots):
