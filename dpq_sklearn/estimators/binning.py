@@ -38,44 +38,45 @@ def bin_numbers(X, edges, offsets, missing, dtype, n_jobs):
     """
     numbers = np.empty(X.shape, dtype=dtype)
     offsets = np.asarray(offsets, dtype=dtype)[:, None]
-    n_edges = max(of_feature.size for of_feature in edges)
-    bins_of = _counter(edges, n_edges) if n_edges <= _MOST_COUNTED_EDGES else _searcher(edges)
+    levels = _levels(edges)
 
     def number(rows):
         columns = np.ascontiguousarray(X[rows].T, dtype=np.float64)
-        of_block = np.add(bins_of(columns), offsets, dtype=dtype)
+        if len(levels) <= _MOST_COUNTED_EDGES:
+            bins = _count(columns, levels)
+        else:
+            bins = _search(columns, edges)
+        of_block = np.add(bins, offsets, dtype=dtype)
         is_missing = np.isnan(columns)
         if is_missing.any():
             of_block[is_missing] = missing
         numbers[rows] = of_block.T
 
-    in_threads(number, _blocks(X), n_jobs)
+    height = max(1, _VALUES_PER_BLOCK // X.shape[1])
+    in_threads(number, blocks_of_rows(X.shape[0], height), n_jobs)
     return numbers
 
 
-def _searcher(edges):
-    """Return a function that says how many of its column's edges are at most each value."""
-
-    def search(columns):
-        pairs = zip(edges, columns, strict=True)
-        return np.stack([np.searchsorted(*pair, side="right") for pair in pairs])
-
-    return search
+def _search(columns, edges):
+    """Return how many of its column's edges are at most each value; anything for NaN."""
+    pairs = zip(edges, columns, strict=True)
+    return np.stack([np.searchsorted(*pair, side="right") for pair in pairs])
 
 
-def _counter(edges, n_edges):
-    """Return what `_searcher` returns, by comparing all values with one edge of each column."""
-    levels = np.full((n_edges, len(edges), 1), np.nan)  # which no value reaches
-    for column, of_feature in enumerate(edges):
-        levels[: of_feature.size, column, 0] = of_feature
+def _count(columns, levels):
+    """Return what `_search` returns, by comparing all values with an edge of each column."""
+    counts = np.zeros(columns.shape, dtype=np.uint8)
+    for level in levels:
+        counts += (columns >= level).view(np.uint8)
+    return counts
 
-    def count(columns):
-        counts = np.zeros(columns.shape, dtype=np.uint8)
-        for level in levels:
-            counts += (columns >= level).view(np.uint8)
-        return counts
 
-    return count
+def _levels(edges):
+    """Return the first edges of all features, the second ones, and so on; NaN if there is none."""
+    levels = np.full((max(of_feature.size for of_feature in edges), len(edges), 1), np.nan)
+    for index, of_feature in enumerate(edges):
+        levels[: of_feature.size, index, 0] = of_feature
+    return levels
 
 
 def sparse_indicators(places, n_indicators, dtype):
@@ -92,17 +93,6 @@ def sparse_indicators(places, n_indicators, dtype):
         row_ends = row_ends.astype(np.int32)
     ones = np.ones(places.size, dtype=dtype)
     return sparse.csr_array((ones, places, row_ends), shape=(n_rows, n_indicators))
-
-
-def dense_indicators(places, n_indicators, dtype, n_jobs):
-    """Return the matrix of `sparse_indicators` as a dense one."""
-    indicators = np.empty((places.shape[0], n_indicators), dtype=dtype)
-
-    def fill(rows):
-        sparse_indicators(places[rows], n_indicators, dtype).toarray(out=indicators[rows])
-
-    in_threads(fill, _blocks(places), n_jobs)
-    return indicators
 
 
 def bins_of_indicators(X, offsets):
@@ -126,7 +116,3 @@ def bin_centres(bins, edges, dtype):
             raise ValueError(f"column {index} of X must hold bin numbers, 0 to {last_bin}.")
         centres[present, index] = ((of_feature[1:] + of_feature[:-1]) * 0.5)[numbers]
     return centres
-
-
-def _blocks(X):
-    return blocks_of_rows(X.shape[0], max(1, _VALUES_PER_BLOCK // X.shape[1]))
