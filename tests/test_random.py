@@ -97,12 +97,6 @@ def test_seeds_repeat_and_random_states_move_on():
     assert make_randomness(None).from_os and not make_randomness(3).from_os
 
 
-def test_spawned_streams_differ():
-    for randomness in (make_randomness(0), make_randomness(None)):
-        words = [tuple(child.words(4).tolist()) for child in randomness.spawn(20)]
-        assert len(set(words)) == 20
-
-
 @pytest.mark.parametrize("random_state", [-1, 1.5, "0", True, np.random.default_rng(0)])
 def test_other_random_states_raise(random_state):
     with pytest.raises(ValueError, match="random_state must be"):
