@@ -598,8 +598,9 @@ def test_html_has_a_bar_and_no_markup_of_others(tmp_path):
     charge(ledger, pure(0.5), what="fit")
     html = ledger._repr_html_()
     assert "<b>" not in html and "&lt;b&gt;&amp;" in html
-    assert 'value="0.5" max="2"' in html and "0.5 of 2 eps spent" in html
-    assert "0.03125 of 1 rho spent" in html
+    assert '<meter value="0.250">' in html
+    assert "0.5 of 2 eps and 0.03125 of 1 rho spent" in html
+    assert "<meter" not in PrivacyLedger()._repr_html_()
 
 
 @pytest.mark.parametrize("caps", [{}, {"eps": 1.0}, {"eps": 1.0, "delta": 1e-6}, {"rho": 1.0}])

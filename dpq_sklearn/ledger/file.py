@@ -5,8 +5,7 @@
 - SQLite keeps a rollback journal and not a write-ahead log: everything is in one file, which needs
   no shared memory. ``synchronous=EXTRA`` makes a commit outlast a power cut right after it.
 - SQLite notices damage to its structure but not to its contents. A SHA-256 over caps and records
-  is stored beside them and checked at every opening. It guards against accidents, not against
-  somebody who forges the file.
+  is stored beside them and checked at every opening: against accidents, not against forgers.
 - Nothing but SQLite ever opens the file: on POSIX, closing any other handle would drop the locks
   of the whole process.
 """
@@ -36,22 +35,12 @@ _NEW_FILE = (
     "os_randomness INTEGER, facts TEXT)",
 )
 
-_HINTS = {
-    "locked": f" Another process kept it locked for {SECONDS_TO_WAIT_FOR_THE_LOCK:.0f} s.",
-    "readonly": " The ledger must be writable, to record what is spent.",
-    "unable to open": " The file and its folder must be readable and writable.",
-    "disk I/O error": " The file and its folder must be readable and writable.",
-}
-
 # What SQLite raises on a damaged file, where bytes are no text or sizes are impossible.
 _FAILURES = (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
 
 
 class LedgerError(RuntimeError):
-    """A ledger's file is missing, locked, read-only, damaged or of another kind.
-
-    Nothing was released or spent.
-    """
+    """A ledger cannot be used, for its file is missing, locked, damaged or the like."""
 
 
 class Caps(NamedTuple):
@@ -165,21 +154,16 @@ def _publish(draft, path):
         except OSError:  # taken, or a file system without hard links: reserve the name, replace it
             os.close(os.open(path, os.O_CREAT | os.O_EXCL))
             os.replace(draft, path)
-        _sync_folder(os.path.dirname(path))
+        with contextlib.suppress(OSError):  # the name outlasts a power cut, where a folder can sync
+            folder = os.open(os.path.dirname(path), os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except FileExistsError:
         return
     except OSError as error:
         raise LedgerError(f"the privacy ledger {path!r} cannot be created: {error}.") from error
-
-
-def _sync_folder(folder):
-    """Make a new name in a folder outlast a power cut, where the system knows how to."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -195,27 +179,14 @@ def _connection(path, mode="rw", name=None):
             connection.execute("PRAGMA cell_size_check = ON")
             yield connection
     except _FAILURES as error:
-        hint = next((hint for word, hint in _HINTS.items() if word in str(error)), "")
-        message = f"the privacy ledger {name or path!r} cannot be used: {error}.{hint}"
-        raise LedgerError(message) from error
+        raise LedgerError(
+            f"the privacy ledger {name or path!r} cannot be used: {error}. It and its folder must "
+            "be readable and writable, and no process may keep it locked."
+        ) from error
 
 
 def _verified_contents(connection, path):
-    _refuse_other_files(connection, path)
-    try:
-        ((*head, seal),) = connection.execute("SELECT * FROM head")
-        rows = tuple(map(Row._make, connection.execute("SELECT * FROM releases ORDER BY id")))
-        contents = Contents(*head[:3], Caps(*head[3:]), rows)
-        is_intact = seal == _seal(contents)
-    except (ValueError, TypeError, struct.error):
-        is_intact = False
-    if not is_intact:
-        raise _damaged(path, "its contents do not match their seal")
-    return contents
-
-
-def _refuse_other_files(connection, path):
-    """Raise unless the file is a ledger of this format."""
+    """Return what the file holds if it is a ledger of this format, and intact."""
     names = ("application_id", "user_version", "journal_mode")
     kind, version, mode = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     if kind != APPLICATION_ID:
@@ -227,8 +198,16 @@ def _refuse_other_files(connection, path):
             f"the privacy ledger {path!r} has format {version}, this version of dpq_sklearn knows "
             f"format {FORMAT}: it was written by another version."
         )
-    if mode != "delete":
-        raise _damaged(path, "it is not in the rollback-journal mode that it was created in")
+    try:
+        ((*head, seal),) = connection.execute("SELECT * FROM head")
+        rows = tuple(map(Row._make, connection.execute("SELECT * FROM releases ORDER BY id")))
+        contents = Contents(*head[:3], Caps(*head[3:]), rows)
+        is_intact = seal == _seal(contents) and mode == "delete"  # as it was created
+    except (ValueError, TypeError, struct.error):
+        is_intact = False
+    if not is_intact:
+        raise _damaged(path, "its contents do not match their seal, or its journal mode is another")
+    return contents
 
 
 def _seal(contents):
@@ -255,12 +234,10 @@ def _refuse_missing_folder(path):
 
 def _refuse_missing_file(path):
     _refuse_missing_folder(path)
-    if os.path.isdir(path):
-        raise LedgerError(f"the privacy ledger {path!r} must be a file, and this is a folder.")
-    if not os.path.exists(path):
+    if not os.path.isfile(path):
         raise LedgerError(
-            f"the privacy ledger {path!r} is missing: it was deleted or moved, or has not been "
-            "created by PrivacyLedger(path, eps=...) yet."
+            f"the privacy ledger {path!r} is missing: the file was deleted or moved, or has not "
+            "been created by PrivacyLedger(path, eps=...) yet."
         )
 
 

@@ -35,12 +35,8 @@ _NEIGHBOURS = {None: None, "rows": ROWS, "people": PEOPLE}
 class BudgetExceededError(ValueError):
     """A release does not fit into what is left of a ledger's budget. Nothing was read or spent.
 
-    Attributes
-    ----------
-    asked : PrivacyLoss
-        What the release would cost.
-    left : BudgetLeft
-        What was left of the budget, as :meth:`PrivacyLedger.remaining` states it.
+    Its attributes are `asked`, the :class:`PrivacyLoss` of the release, and `left`, as
+    :meth:`PrivacyLedger.remaining` states it.
     """
 
     def __init__(self, message, asked=None, left=None):
@@ -103,19 +99,17 @@ class PrivacyLedger:
 
     Notes
     -----
-    **Totals.** The total eps is the smaller of the sum of all pure eps and the sum of all rho
-    converted at `delta`.
+    The total eps is the smaller of the sum of all pure eps and the sum of all rho converted at
+    `delta`.
 
-    **Plain paths.** An estimator's ``ledger`` may also be the absolute path of a file that exists:
-    a deleted ledger is an error and not a new budget. A relative path would mean another file
-    after a change of the working directory. Only a `PrivacyLedger` takes one, and keeps its place.
+    An estimator's ``ledger`` may also be the absolute path of a file that exists: a deleted ledger
+    is an error and not a new budget.
 
-    **Processes.** Any number of threads and processes may use one file at once. Keep it on a local
-    disk: locks of network drives are not to be relied upon. A ledger in memory is shared by all
-    its copies and clones in its process; in any other process, also a forked one, it raises.
+    Any number of threads and processes may use one file at once. Keep it on a local disk: locks of
+    network drives are not to be relied upon. A ledger in memory is shared by its copies and clones.
 
-    **Searches.** A search goes on when a fit is refused. ``error_score="raise"`` stops it, and
-    :meth:`check` tells beforehand.
+    A search goes on when a fit is refused. ``error_score="raise"`` stops it, and :meth:`check`
+    tells beforehand.
 
     Examples
     --------
@@ -166,21 +160,39 @@ class PrivacyLedger:
         return self._contents().neighbours
 
     def with_note(self, note):
-        """Return this ledger with a public text that goes into every record made through it."""
+        """Return this ledger with a note that is written into every record made through it.
+
+        Parameters
+        ----------
+        note : str
+            A public text, such as the name of a project.
+
+        Returns
+        -------
+        ledger : PrivacyLedger
+        """
         ledger = copy(self)
         ledger._note = _one_line(note, "note")
         return ledger
 
     def spent(self):
-        """Return what all recorded releases cost together, as a :class:`PrivacyLoss`."""
+        """Return what all recorded releases cost together.
+
+        Returns
+        -------
+        total : PrivacyLoss
+        """
         return views.total_of(self._contents())
 
     def remaining(self):
-        """Return what is left, as a named tuple ``(eps, rho)``.
+        """Return what is left: a release of so much pure eps fits, or one of so much rho.
 
-        A further release of so much pure eps fits, whatever its mechanism, and so does one of so
-        much rho. Where the total is counted in rho, a mechanism with a small rho may get more eps
-        than that: :meth:`check` answers for a particular :class:`PrivacyLoss`.
+        Where the total is counted in rho, a mechanism with a small rho may get more eps than that:
+        :meth:`check` answers for a particular :class:`PrivacyLoss`.
+
+        Returns
+        -------
+        left : named tuple (eps, rho)
         """
         return _budget_left(self._contents())
 
@@ -191,10 +203,9 @@ class PrivacyLedger:
         ----------
         eps : float, PrivacyLoss, SearchPlan or estimator, default=None
             The eps of the release, or its whole cost, as in the ``privacy_`` of an estimator. Or
-            a search, a Pipeline or another estimator that is to be fitted, or what
-            :func:`plan_search` says about it.
+            a search or another estimator that is to be fitted, or its plan by :func:`plan_search`.
         delta : float, default=0.0
-            The delta of the release. With a delta it counts by its rho alone.
+            The delta of the release. If there is one, only its rho counts.
         rho : float or None, default=None
             The rho of the release, if it is known.
 
@@ -232,16 +243,35 @@ class PrivacyLedger:
         charge(self, loss, what=what, columns=columns, detail=detail, note=note)
 
     def records(self):
-        """Return all releases in the order of their commits: named tuples of public facts."""
+        """Return all recorded releases in the order in which they were committed.
+
+        Returns
+        -------
+        records : list of named tuples of public facts
+        """
         return [_record_of(row) for row in self._contents().rows]
 
     def to_frame(self):
-        """Return all releases as a DataFrame, with the fields of :meth:`records` as columns."""
+        """Return all recorded releases as a table.
+
+        Returns
+        -------
+        table : pandas.DataFrame
+        """
         pandas = views.optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
         return pandas.DataFrame(self.records(), columns=LedgerRecord._fields)
 
     def plot(self, ax=None):
-        """Plot the total after each release against the cap; return the Matplotlib axes."""
+        """Plot the total after each release against the cap.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+
+        Returns
+        -------
+        ax : matplotlib Axes
+        """
         title = "ledger in memory" if self._path is None else os.path.basename(self._path)
         return views.plot_totals(self._contents(), title, ax)
 
@@ -292,10 +322,10 @@ class PrivacyLedger:
 
     def _repr_html_(self):
         try:
-            bars = views.html_bars(self._contents())
+            bar = views.html_bar(self._contents())
         except LedgerError:
-            bars = ""
-        return f"<div>{html.escape(repr(self)[1:-1])}{bars}</div>"
+            bar = ""
+        return f"<div>{html.escape(repr(self)[1:-1])}{bar}</div>"
 
 
 def opened(ledger):
@@ -305,9 +335,8 @@ def opened(ledger):
     path = _checked_path(ledger, "ledger")
     if not os.path.isabs(ledger):
         raise ValueError(
-            "ledger must be an absolute path or a PrivacyLedger, for a relative path means another "
-            f"file after a change of the working directory, got {os.fspath(ledger)!r}. "
-            f"PrivacyLedger({os.fspath(ledger)!r}) keeps the file that it means now."
+            "ledger must be an absolute path, for a relative one means another file after a change "
+            f"of the working directory, or PrivacyLedger({os.fspath(ledger)!r}), which keeps it."
         )
     opened_ledger = object.__new__(PrivacyLedger)
     opened_ledger._path = path
@@ -420,11 +449,10 @@ def _checked_neighbours(neighbours):
 
 def _checked_path(path, name):
     """Return an absolute path, so that a change of the working directory changes nothing."""
-    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        allowed = "a path" if name == "path" else "None, a PrivacyLedger or a path"
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str) or text in ("", ":memory:") or "\0" in text:
+        allowed = "None or a path" if name == "path" else "None, a PrivacyLedger or a path"
         raise ValueError(f"{name} must be {allowed}, got {shown(path)}.")
-    if os.fspath(path) in ("", ":memory:") or "\0" in os.fspath(path):
-        raise ValueError(f"{name} must name a file, got {shown(path)}.")
     return os.path.abspath(path)
 
 

@@ -14,29 +14,23 @@ def total_of(contents, more=()):
 
 def sentence(contents):
     """Return how much of which budget was spent in how many releases."""
-    parts = [words for words, _, _ in _spent_of_caps(contents)]
+    parts = [f"{spent:.6g} of {cap:g} {unit}" for unit, spent, cap in _spent_of_caps(contents)]
     spent = " and ".join(parts) or loss_in_words(total_of(contents))
     releases = f"{len(contents.rows)} release{'s' * (len(contents.rows) != 1)}"
     return f"{spent} spent in {releases}{' about people' * (contents.neighbours == PEOPLE)}"
 
 
-def html_bars(contents):
-    """Return a bar for each cap, filled by the share that is spent."""
-    return "".join(
-        f'<div><meter value="{spent:g}" max="{cap:g}" title="{words} spent"></meter></div>'
-        for words, spent, cap in _spent_of_caps(contents)
-    )
+def html_bar(contents):
+    """Return a bar that is filled by the share of the cap that is spent; of two, the larger one."""
+    shares = [spent / cap for _, spent, cap in _spent_of_caps(contents)]
+    return f'<br><meter value="{max(shares):.3f}"></meter>' if shares else ""
 
 
 def _spent_of_caps(contents):
-    """Return for each cap what was spent of it in words, what was spent, and the cap."""
+    """Return the unit of each cap, what was spent of it, and the cap."""
     total, caps = total_of(contents), contents.caps
-    units = {"eps": (total.eps, caps.eps), "rho": (total.rho, caps.rho)}
-    return [
-        (f"{spent:.6g} of {cap:g} {unit}", spent, cap)
-        for unit, (spent, cap) in units.items()
-        if cap is not None
-    ]
+    amounts = (("eps", total.eps, caps.eps), ("rho", total.rho, caps.rho))
+    return [amount for amount in amounts if amount[-1] is not None]
 
 
 def caps_in_words(caps):

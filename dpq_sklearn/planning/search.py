@@ -29,28 +29,14 @@ DRAWN = "without a random_state every candidate counts as the most expensive one
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What a search will cost.
-
-    Parameters
-    ----------
-    n_fits : int
-        How many private fits it will make, at most.
-    total, least : PrivacyLoss
-        What they cost together, at most and at least.
-    reasons : tuple of str
-        Why the cost is not known exactly; empty if it is.
-    losses : tuple of PrivacyLoss
-        What the fits cost one by one, at most.
-    refusals : tuple of str
-        For each ledger of the estimator that cannot pay `total` now: what is left of it.
-    """
+    """What a search will cost: `n_fits` private fits at most, for `total` at most."""
 
     n_fits: int
     total: PrivacyLoss
     least: PrivacyLoss
-    reasons: tuple = ()
-    losses: tuple = field(default=(), repr=False)
-    refusals: tuple = ()
+    reasons: tuple = ()  # why the cost is not known exactly; empty if it is
+    losses: tuple = field(default=(), repr=False)  # of the fits one by one, at most
+    refusals: tuple = ()  # of each ledger that cannot pay `total` now: what is left of it
 
     @property
     def affordable(self):
@@ -173,7 +159,12 @@ def _extreme_loss(extreme, losses):
 def _forecast(estimator, n_features):
     """Return the forecast of one call of ``estimator.fit``."""
     if _is_private(estimator):
-        loss = _loss_of_fit(estimator, n_features)
+        if n_features is None and getattr(estimator, "delta", 0) > 0:
+            raise ValueError(
+                f"n_features must be given to plan a {type(estimator).__name__} with delta > 0, "
+                "for the number of its columns decides which account it uses, got None."
+            )
+        loss = estimator._planned_loss(n_features=n_features)  # None: the rho of one column
         ledger = getattr(estimator, "ledger", None)
         return _Forecast(1, ((None if ledger is None else opened(ledger), loss),), (loss,))
     if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
@@ -184,16 +175,6 @@ def _forecast(estimator, n_features):
     if forecast.n_fits and getattr(estimator, "memory", None) is not None:
         return replace(forecast, least=(), reasons=forecast.reasons | {CACHED})
     return forecast
-
-
-def _loss_of_fit(estimator, n_features):
-    """Return the cost of one private fit; its rho is that of one column if they are not known."""
-    if n_features is None and getattr(estimator, "delta", 0) > 0:
-        raise ValueError(
-            f"n_features must be given to plan a {type(estimator).__name__} with delta > 0, for "
-            "the number of its columns decides which kind of accounting it uses, got None."
-        )
-    return estimator._planned_loss(n_features=n_features)
 
 
 def _parts(estimator, n_features):
@@ -232,9 +213,7 @@ def _n_columns(columns):
         return 1
     if callable(columns) or isinstance(columns, slice):
         return None
-    columns = list(columns)
-    is_mask = all(isinstance(column, (bool, np.bool_)) for column in columns)
-    return sum(map(bool, columns)) if is_mask else len(columns)
+    return sum(column is not False for column in np.asarray(columns).tolist())
 
 
 def _forecasts_of_candidates(search, n_features):
@@ -262,12 +241,11 @@ def _forecasts_of_candidates(search, n_features):
 def _dearest_values(estimator, space):
     """Return the parameters that may change the cost: their values, of a range the upper end."""
     steps = estimator.get_params(deep=True) | {"": estimator}
-    private = {name for name, values in space.items() if _holds_privacy(values)}
+    replaces_steps = _holds_privacy(space)
     dearest = {}
     for name, values in space.items():
         owner, _, unit = name.rpartition("__")
-        is_inside = any(name == step or name.startswith(f"{step}__") for step in private)
-        if not is_inside and not _holds_privacy(steps.get(owner)):
+        if not replaces_steps and not _holds_privacy(steps.get(owner)):
             continue
         low, high = values.support() if hasattr(values, "support") else (-np.inf, np.inf)
         if not hasattr(values, "rvs"):
