@@ -424,9 +424,9 @@ def test_error_of_a_weight_is_far_below_what_is_reserved(seed):
     hi = np.maximum(lo, hi)
     of_ends = [np.array([middle_rank(ranks, p) for p in end.tolist()]) for end in (lo, hi)]
     q, eps = rng.uniform(0.01, 0.99, n_nodes), 10 ** rng.uniform(-4, 2, n_nodes)
-    closed = np.zeros(n_nodes, dtype=bool)
+    closed = np.zeros((2, n_nodes), dtype=bool)
     cells = lo // per_cell, hi // per_cell
-    measure = step_measure(grid, column, *cells, cells[0], closed, closed)
+    measure = step_measure(grid, column, *cells, cells[0], closed, ~closed)
     nodes = Nodes(column, lo, hi, *of_ends, q, eps, rng.random(n_nodes) < 0.5, measure)
     scores = Scores.of(nodes, per_cell)
     runs = node_runs(ranks, nodes, scores)

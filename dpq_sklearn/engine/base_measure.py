@@ -94,31 +94,33 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
     is_open_lo = is_open[0]
     kinds = _BOTH_ENDS - is_open.sum(axis=0)
     (low, high, beyond), is_integer = _values(grid, np.array((lo, hi, neighbour)), columns)
-    shaped, mass_of_shaped = _rings_or_parts(kinds, is_open_lo, low, high, beyond)
+    shaped, masses = _rings_or_parts(kinds, is_open_lo, low, high, beyond)
     octaves = np.broadcast_to(_OCTAVE_ENDS, (lo.size, _OCTAVE_ENDS.size))
-    values = np.concatenate((shaped, octaves, np.broadcast_to(_LANDMARKS, (lo.size, 6))), axis=1)
-    cells = grid.cells_of(values, columns[:, None])
-    points = np.concatenate((cells[:, -6:], lo[:, None], hi[:, None]), axis=1)
-    ends = np.concatenate((lo[:, None], hi[:, None] + 1, cells[:, :-6], points, points + 1), axis=1)
-    cuts = np.minimum(np.maximum(ends, lo[:, None]), hi[:, None] + 1)
+    landmarks = np.broadcast_to(_LANDMARKS, (lo.size, _LANDMARKS.size))
+    cells = grid.cells_of(np.concatenate((shaped, octaves, landmarks), axis=1), columns[:, None])
+    points = np.concatenate((cells[:, -_LANDMARKS.size :], lo[:, None], hi[:, None]), axis=1)
+    ends = cells[:, : -_LANDMARKS.size], points, points + 1, lo[:, None], hi[:, None] + 1
+    cuts = np.clip(np.concatenate(ends, axis=1), lo[:, None], hi[:, None] + 1)
     before = grid.measure_before(cuts, columns[:, None])
 
     point_masses = _point_masses(kinds, is_released, is_integer[:2])
-    left_over = 1 - np.where(_is_inside(points, lo, hi), point_masses, 0.0).sum(axis=1)
-    octave_share = _OCTAVE_SHARES[kinds]
-    n_shaped, n_octaves = shaped.shape[1], _OCTAVE_ENDS.size
-    first, second, third = 2, 2 + n_shaped, 2 + n_shaped + n_octaves
-    parts = (
-        _steps(before[:, first:second], mass_of_shaped, left_over * (1 - octave_share)),
-        _steps(before[:, second:third], _OCTAVE_GROUP_MASSES, left_over * octave_share),
-        *_point_steps(before[:, third:], point_masses),
-    )
-    plain, whole = PLAIN_SHARES[kinds][:, None], before[:, 1:2] - before[:, :1]
+    point_masses[(points < lo[:, None]) | (points > hi[:, None])] = 0.0
+    octave_share, rest = _OCTAVE_SHARES[kinds], 1 - point_masses.sum(axis=1)
+    n_shaped, n_both = shaped.shape[1], shaped.shape[1] + _OCTAVE_ENDS.size
+    steps = np.zeros(cuts.shape)
+    steps[:, :n_shaped] = _steps(before[:, :n_shaped], masses, rest * (1 - octave_share))
+    of_octaves = before[:, n_shaped:n_both]
+    steps[:, n_shaped:n_both] = _steps(of_octaves, _OCTAVE_GROUP_MASSES, rest * octave_share)
+
     order = np.argsort(cuts, axis=1, kind="stable")
-    steps = np.concatenate((np.zeros((lo.size, 2)), *parts), axis=1)
-    densities = np.cumsum(np.take_along_axis(steps, order, axis=1), axis=1)[:, :-1]
-    densities = (1 - plain) * np.maximum(densities, 0.0) + plain / whole
-    cuts, before = (np.take_along_axis(array, order, axis=1) for array in (cuts, before))
+    begin, end = (before[:, n_both + k * points.shape[1] :][:, : points.shape[1]] for k in (0, 1))
+    cuts, before, steps = (np.take_along_axis(a, order, axis=1) for a in (cuts, before, steps))
+    densities = np.maximum(np.cumsum(steps, axis=1)[:, :-1], 0.0)
+    for point, density in zip(points.T, (point_masses / np.maximum(end - begin, 1)).T, strict=True):
+        densities += np.where(cuts[:, :-1] == point[:, None], density[:, None], 0.0)
+    plain = PLAIN_SHARES[kinds][:, None]
+    densities = (1 - plain) * densities + plain / (before[:, -1:] - before[:, :1])
+    densities /= (densities * np.diff(before, axis=1)).sum(axis=1, keepdims=True)
     return StepMeasure(cuts, before, densities)
 
 
@@ -166,10 +168,6 @@ def _point_masses(kinds, is_released, is_integer):
     return np.concatenate((landmarks, ends.T), axis=1)
 
 
-def _is_inside(points, lo, hi):
-    return (points >= lo[:, None]) & (points <= hi[:, None])
-
-
 def _steps(before, masses, share):
     """Return by how much the density rises at each end of adjacent segments.
 
@@ -181,10 +179,3 @@ def _steps(before, masses, share):
     masses = masses * (share / np.where(total > 0, total, 1.0))[:, None]
     densities = masses / np.where(measures > 0, measures, 1)
     return np.diff(densities, axis=1, prepend=0.0, append=0.0)
-
-
-def _point_steps(before, masses):
-    """Return by how much the density rises before and behind each point."""
-    begin, end = np.split(before, 2, axis=1)
-    densities = np.where(end > begin, masses / np.maximum(end - begin, 1), 0.0)
-    return densities, -densities

@@ -54,7 +54,9 @@ def print_table(name, X, y, n_repeats):
         of_auto, chosen = accuracies(X, y, "auto", budget, n_repeats)
         error = of_auto.std(ddof=1) / np.sqrt(n_repeats)
         behind = 100 * (max(fixed) - of_auto.mean())
-        print(f"{budget['eps']:5g} {budget['delta']:6g}", *(f"{mean:9.3f}" for mean in fixed), end="")
+        print(
+            f"{budget['eps']:5g} {budget['delta']:6g}", *(f"{mean:9.3f}" for mean in fixed), end=""
+        )
         typical = max(set(chosen), key=chosen.count)
         print(f" {of_auto.mean():9.3f} {error:6.3f} {typical:6} {behind:7.1f}", flush=True)
 
