@@ -200,7 +200,12 @@ def plan_automatically(finenesses, **request):
 
     The released count will choose among them (`ReleasePlan.chosen`), so the price is the highest.
     """
-    plans = [plan_release(quantiles, with_count=True, **request) for quantiles in finenesses]
+    plans = [plan_release(finenesses[0], with_count=True, **request)]
+    for quantiles in finenesses[1:]:
+        try:
+            plans.append(plan_release(quantiles, with_count=True, **request))
+        except ValueError:  # so many quantiles cannot be guaranteed with so little budget
+            break
     losses = [plan.loss for plan in plans]
     worst = {
         part: max(getattr(loss, part) for loss in losses)
