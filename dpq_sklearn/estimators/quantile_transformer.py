@@ -32,9 +32,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     Parameters
     ----------
     n_quantiles : int or "auto", default="auto"
-        The number of private quantiles, i / (n_quantiles + 1). More are finer and noisier; powers
-        of two less one are the most accurate for their number. "auto" takes what the released
-        number of rows allows.
+        The number of private quantiles, i / (n_quantiles + 1), best a power of two less one. More
+        are finer and noisier; "auto" goes by the released number of rows.
     eps : float or None, default=1.0
         Privacy budget of a fit: less is more private and less accurate. None if `rho` is given.
     delta : float, default=0.0
