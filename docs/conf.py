@@ -51,6 +51,7 @@ toc_object_entries_show_parents = "hide"
 
 numpydoc_show_class_members = False  # the class template lists them
 numpydoc_xref_param_type = False
+autodoc_typehints = "none"  # docstrings say more
 
 copybutton_exclude = ".linenos, .gp, .go"  # neither prompts nor output are copied
 

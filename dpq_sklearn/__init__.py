@@ -30,3 +30,8 @@ __all__ = [
     "sanitize",
     "suggest_n_bins",
 ]
+
+# Pickles name the public path of a class, so that they outlast a change of the layout.
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__

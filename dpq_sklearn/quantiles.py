@@ -53,7 +53,8 @@ def dp_quantiles(
         (every quantile on its own) and "agg_tree" (noisy counts) are there for comparison.
     groups : array-like of shape (n_samples,) or None, default=None
         Whose row each one is: any hashable labels, a missing one is a person of its own. Each of a
-        person's k rows then weighs 1/k, and the promise is for people. None is for rows.
+        person's k rows then weighs 1/k, NaN included, and the promise is for people. None is for
+        rows. "joint_exp" takes no groups.
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
         anyone who knows the seed can remove the noise.

@@ -128,7 +128,7 @@ def plan_release(
     Releases that are added up later (`adds_up`, in a ledger) do without optimal composition: it
     buys accuracy at one delta with more rho.
     """
-    engine = checked_mechanism(mechanism, with_groups=neighbours is PEOPLE)
+    engine = checked_mechanism(mechanism, with_groups=neighbours == PEOPLE)
     eps, delta, rho = checked_request(eps, delta, rho)
     quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
     shares = feature_shares(len(quantiles), weights)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpq_sklearn import BudgetExceededError, DPKBinsDiscretizer, PrivacyLedger
 
-X = np.random.default_rng(0).lognormal(size=(1_000, 1))
+X = np.random.default_rng(0).lognormal(size=(20_000, 1))
 
 # %%
 # Two ledgers with the same cap on eps. The same small fit is repeated until it is refused. Each fit

@@ -6,8 +6,8 @@ A private transformer in front of an ordinary classifier is not a private pipeli
 sees the rows. Here the classifier is private too, and the two costs add up.
 
 The classifier is naive Bayes on private bins. All that it learns are counts: how many rows of each
-class fall into each bin of each feature. A row adds 1 to one count of each feature, so integer
-noise on these counts makes them private.
+class fall into each bin of each feature. A row adds 1 to one count of each feature, so these are
+private histograms, one for each feature.
 """
 
 import warnings
@@ -18,9 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
-from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning
-from dpq_sklearn.engine.random import SystemRandomness
-from dpq_sklearn.mechanisms.noise import discrete_laplace
+from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning, dp_histogram
 
 # %%
 # The private classifier
@@ -30,10 +28,9 @@ from dpq_sklearn.mechanisms.noise import discrete_laplace
 class NoisyNaiveBayes(ClassifierMixin, BaseEstimator):
     """Naive Bayes for bin numbers and two classes, 0 and 1, from noisy counts.
 
-    Privacy: neighbours differ by one row, which changes one count of each feature's table by 1.
-    Every table gets discrete Laplace noise of rate eps / n_features, so all of them together cost
-    eps. The classes are counted by summing up tables, which costs nothing more. ``eps=None`` adds
-    no noise.
+    Privacy: neighbours differ by one row. Each feature has one private histogram, over pairs of
+    class and bin, for an equal share of eps. The classes are counted by summing up the histograms,
+    which costs nothing more. ``eps=None`` adds no noise.
     """
 
     def __init__(self, n_bins, eps=None):
@@ -42,14 +39,16 @@ class NoisyNaiveBayes(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y):
         self.classes_ = np.array([0, 1])
-        n_features = X.shape[1]
-        counts = np.zeros((2, n_features, self.n_bins), dtype=np.int64)
-        for feature in range(n_features):
-            np.add.at(counts, (y, feature, X[:, feature].astype(int)), 1)
-        if self.eps is not None:
-            noise = discrete_laplace(self.eps / n_features, counts.size, SystemRandomness())
-            counts += noise.reshape(counts.shape)
-        counts = np.maximum(counts, 0) + 1.0
+        edges = np.arange(2 * self.n_bins + 1) - 0.5
+        counts = []
+        for bins in X.T:
+            pairs = y * self.n_bins + bins
+            if self.eps is None:
+                table, _ = np.histogram(pairs, edges)
+            else:
+                table, _ = dp_histogram(pairs, edges, eps=self.eps / X.shape[1])
+            counts.append(table.reshape(2, self.n_bins))
+        counts = np.maximum(np.stack(counts, axis=1), 0) + 1.0
         self.log_classes_ = np.log(counts.sum(axis=(1, 2)))
         self.log_bins_ = np.log(counts / counts.sum(axis=2, keepdims=True))
         return self

@@ -181,18 +181,18 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
         if (below, above) not in rows:
             return None
         _, here, _, _, neighbour, q, eps, is_leaf = rows[below, above]
-        is_open = (
-            bool(grid.is_open_low[0]) and below == 0,
-            (bool(grid.is_open_high[0]) and above == last_end),
-        )
+        is_released = np.array((below > 0, above < last_end))
+        is_open = ~is_released & (grid.is_open_low[0], grid.is_open_high[0])
         known = neighbour if neighbour >= 0 else (above if is_open[0] else below)
         n_histories = positions[below].size
         shape = n_datasets, n_histories
         of_all = [np.broadcast_to(positions[end], shape).ravel() for end in (below, above, known)]
         column = np.repeat(np.arange(n_datasets), n_histories)
-        of_all_open = [np.full(column.size, end) for end in is_open]
+        flags = [
+            np.repeat(of_ends[:, None], column.size, axis=1) for of_ends in (is_open, is_released)
+        ]
         cells = (ends // per_cell for ends in of_all)
-        measure = aq_module.step_measure(grid, column, *cells, *of_all_open)
+        measure = aq_module.step_measure(grid, column, *cells, *flags)
         nodes = Nodes(
             column,
             *of_all[:2],
@@ -274,6 +274,26 @@ def worst_rho(draws, pairs, orders):
         for pair in ((ones, others), (others, ones))
         for order in orders
     )
+
+
+def worst_range_rho(draws, pairs):
+    """Return the rho that holds whatever the base measure: the largest sum of range^2 / 8.
+
+    A draw in which the logarithms of all weights change within a range r is r^2/8-zCDP.
+    """
+    return float(_range_rhos(draws, *pairs.T).max())
+
+
+def _range_rhos(draws, ones, others):
+    p, q = draws.weights[ones], draws.weights[others]
+    is_there = p > 0
+    ratios = np.log(np.where(is_there, p, 1.0) / np.where(is_there, q, 1.0))
+    largest = np.where(is_there, ratios, -np.inf).max(axis=2)
+    smallest = np.where(is_there, ratios, np.inf).min(axis=2)
+    below = np.zeros(ratios.shape)
+    for child in draws.children:
+        below += _range_rhos(child, ones, others)[:, draws.next_history]
+    return (largest - smallest) ** 2 / 8 + np.where(is_there, below, 0.0).max(axis=2)
 
 
 def joint_distribution(draws, dataset):

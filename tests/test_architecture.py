@@ -1,6 +1,11 @@
 """The reading order of the package: imports point upwards only."""
 
 import ast
+import importlib
+import inspect
+import json
+import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +109,50 @@ def test_import_needs_the_run_time_packages_only():
 def test_catalogue_is_sorted_and_importable():
     assert dpq_sklearn.__all__ == sorted(dpq_sklearn.__all__)
     assert all(hasattr(dpq_sklearn, name) for name in dpq_sklearn.__all__)
+
+
+def test_the_walk_through_the_code_names_functions_that_exist():
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
+    walk = text[text.index("## The way of the data") : text.index("## Words")]
+    names = re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_.]+)`", walk)
+    assert len(names) > 12
+    for name in names:
+        parts = name.split(".")
+        module = next(
+            ".".join(parts[:end])
+            for end in range(len(parts), 0, -1)
+            if ".".join(parts[:end]) in READING_ORDER
+        )
+        thing = importlib.import_module(f"dpq_sklearn.{module}")
+        for part in parts[module.count(".") + 1 :]:
+            thing = getattr(thing, part)
+
+
+def test_pickles_name_the_public_path():
+    for name in dpq_sklearn.__all__:
+        public = getattr(dpq_sklearn, name)
+        if isinstance(public, type):
+            assert public.__module__ == "dpq_sklearn"
+    assert b"estimators" not in pickle.dumps(dpq_sklearn.DPKBinsDiscretizer())
+
+
+def test_public_signatures():
+    """A change of the public API is made on purpose: this file changes with it."""
+    signatures = {
+        name: str(inspect.signature(public))
+        for name, public in vars(dpq_sklearn).items()
+        if name in dpq_sklearn.__all__ and not _is_error(public)
+    }
+    signatures |= {
+        f"{name}.{method}": str(inspect.signature(function))
+        for name in signatures
+        if isinstance(getattr(dpq_sklearn, name), type)
+        for method, function in inspect.getmembers(getattr(dpq_sklearn, name), inspect.isfunction)
+        if not method.startswith("_") and function.__module__.startswith("dpq_sklearn")
+    }
+    pinned = Path(__file__).parent / "public_api.json"
+    assert signatures == json.loads(pinned.read_text())
+
+
+def _is_error(public):
+    return isinstance(public, type) and issubclass(public, Exception)

@@ -44,7 +44,8 @@ def some_nodes(seed, n_nodes=600, grid=GRID):
     # A neighbour lies beyond the closed end, or is that end.
     neighbour = np.where(is_open_lo, np.maximum(hi, beyond), np.where(is_open_hi, first, lo))
     neighbour = np.where(rng.random(n_nodes) < 0.3, np.where(is_open_lo, hi, lo), neighbour)
-    return column, lo, hi, neighbour, is_open_lo, is_open_hi
+    is_open = np.array((is_open_lo, is_open_hi))
+    return column, lo, hi, neighbour, is_open, ~np.array((is_first, is_last))
 
 
 def masses_of(measure):
@@ -54,13 +55,12 @@ def masses_of(measure):
 @pytest.mark.parametrize("seed", range(5))
 def test_measure_of_a_node_is_one_and_every_cell_has_a_part_of_it(seed):
     nodes = some_nodes(seed)
-    column, lo, hi, _, is_open_lo, is_open_hi = nodes
+    column, lo, hi, _, is_open, _ = nodes
     measure = step_measure(GRID, *nodes)
     assert np.isfinite(measure.densities).all()
     np.testing.assert_allclose(masses_of(measure).sum(axis=1), 1.0, rtol=1e-12)
     whole = GRID.measure_before(hi + 1, column) - GRID.measure_before(lo, column)
-    n_open = is_open_lo.astype(int) + is_open_hi
-    plain = PLAIN_SHARES[2 - n_open]
+    plain = PLAIN_SHARES[2 - is_open.sum(axis=0)]
     is_there = np.diff(measure.cuts, axis=1) > 0
     least = np.where(is_there, measure.densities, INF).min(axis=1)
     assert np.all(least * whole >= plain * (1 - 1e-12))
@@ -83,10 +83,10 @@ def test_measure_of_a_node_depends_on_its_own_cells_alone():
     nodes = some_nodes(1, 200)
     together = step_measure(GRID, *nodes)
     for row in range(0, 200, 7):
-        alone = step_measure(GRID, *(argument[row : row + 1] for argument in nodes))
+        alone = step_measure(GRID, *(argument[..., row : row + 1] for argument in nodes))
         for name in ("cuts", "before", "densities"):
             assert np.array_equal(getattr(alone, name)[0], getattr(together, name)[row])
-    names = ["grid", "columns", "lo", "hi", "neighbour", "is_open_lo", "is_open_hi"]
+    names = ["grid", "columns", "lo", "hi", "neighbour", "is_open", "is_released"]
     assert list(inspect.signature(step_measure).parameters) == names
 
 
@@ -97,7 +97,7 @@ def one_node(lo, hi, neighbour=None, column=0, grid=GRID):
     numbers = np.array([*ends, 0.0 if neighbour is None else neighbour])
     cells = grid.cells_of(numbers, column)[:, None]
     is_open = np.array([[lo is None], [hi is None]])
-    return step_measure(grid, np.array([column]), *cells, *is_open)
+    return step_measure(grid, np.array([column]), *cells, is_open, ~is_open)
 
 
 def mass_between(measure, low, high, column=0, grid=GRID):
@@ -160,9 +160,9 @@ def test_nodes_of_one_cell_or_two_have_a_measure_too(column):
     ends = GRID.first[column], GRID.end[column] - 1
     cells = [(lo, hi) for lo in ends for hi in (lo, lo + 1) if hi < GRID.end[column]]
     lo, hi = np.array(cells).T
-    closed = np.zeros(lo.size, dtype=bool)
+    closed = np.zeros((2, lo.size), dtype=bool)
     columns = np.full(lo.size, column)
-    measure = step_measure(GRID, columns, lo, hi, lo, closed, closed)
+    measure = step_measure(GRID, columns, lo, hi, lo, closed, ~closed)
     np.testing.assert_allclose(masses_of(measure).sum(axis=1), 1.0, rtol=1e-12)
     is_there = np.diff(measure.cuts, axis=1) > 0
     assert np.all(measure.densities[is_there] > 0)

@@ -159,7 +159,7 @@ def test_inverse_transform_refuses_what_is_no_bin(rng):
     for X in ([[3.0]], [[-1.0]]):
         with pytest.raises(ValueError, match="bin numbers, 0 to 2"):
             est.inverse_transform(X)
-    with pytest.raises(ValueError, match="Incorrect number of features"):
+    with pytest.raises(ValueError, match="X has 2 features, but 1 are expected"):
         est.inverse_transform([[1.0, 2.0]])
 
 

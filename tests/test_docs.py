@@ -107,6 +107,16 @@ def test_public_objects_have_words_and_an_example(thing):
         assert inspect.getdoc(owner), where
 
 
+@every_public_object
+def test_public_functions_list_their_parameters_and_returns(thing):
+    for where, owner, function in public_functions(thing):
+        docstring = inspect.getdoc(owner)
+        if set(inspect.signature(function).parameters) - {"self"}:
+            assert "\nParameters\n---" in docstring, where
+        if not inspect.isclass(owner) and where != "PrivacyLedger.spend":  # which returns None
+            assert "\nReturns\n---" in docstring, where
+
+
 @pytest.mark.parametrize(
     "name", ["DPKBinsDiscretizer", "DPQuantileTransformer", "dp_quantiles", "sanitize"]
 )
@@ -174,8 +184,13 @@ def test_options_of_commands_exist(page):
 
 @pytest.mark.parametrize(
     "name",
-    [f"docs/{page}" for page in ("getting_started", "index", "install", "user_guide", "which_eps")]
-    + ["README"],
+    [
+        "README",
+        *(
+            f"docs/{page}"
+            for page in ("getting_started", "index", "install", "people", "user_guide", "which_eps")
+        ),
+    ],
 )
 def test_python_in_the_pages_runs(name, capsys):
     """All blocks of a page in their order; what is printed is checked where the page shows it."""

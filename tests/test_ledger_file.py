@@ -421,7 +421,7 @@ def damaged_copies(intact, n_copies, seed):
 
 @pytest.mark.slow
 def test_changed_bytes_anywhere_are_noticed_or_harmless(path, tmp_path):
-    make_ledger(path, 25)
+    make_ledger(path, 45)
     original, intact = ledger_file.read(path), pathlib.Path(path).read_bytes()
     victim = str(tmp_path / "victim.sqlite")
     counts = {"noticed": 0, "harmless": 0}

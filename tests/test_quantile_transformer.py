@@ -208,9 +208,7 @@ def test_number_of_quantiles_does_not_depend_on_the_rows():
 
 def test_wrong_number_of_features_in_inverse_raises(rng):
     est = DPQuantileTransformer(7).fit(rng.normal(size=(10, 2)))
-    with pytest.raises(
-        ValueError, match="X has 1 features, but DPQuantileTransformer is expecting 2"
-    ):
+    with pytest.raises(ValueError, match="X has 1 features, but 2 are expected"):
         est.inverse_transform([[0.5]])
 
 

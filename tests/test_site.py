@@ -15,7 +15,9 @@ every_page = pytest.mark.parametrize(
     "page", PAGES, ids=[page.relative_to(SITE).as_posix() for page in PAGES]
 )
 # What an example would print instead of a result if something that it needs were not there.
-EXCUSES = re.compile(r"\bNaN\b|left out|not installed|pip install|install dpq|cannot be imported")
+EXCUSES = re.compile(
+    r"\bNaN\b|Warning: |left out|not installed|pip install|install dpq|cannot be imported"
+)
 
 
 class Page(HTMLParser):

@@ -88,36 +88,19 @@ def compose(losses):
     )
 
 
-def best_composition(releases, delta=None, cap=None):
+def best_composition(releases, delta=None):
     """Return the cost of several releases on the same data, stated at `delta` if one is given.
 
     The sum of pure eps is one bound, the sum of rho converted at `delta` another; the smaller
     one counts. That stays valid when the choice of a release depends on the outcomes of earlier
     ones: a sequence of outcomes that ends within a sum of pure eps has a likelihood ratio of at
     most e^eps, and all others end within the rho of a zCDP filter (Whitehouse et al. 2023), so
-    only these need the delta. Sums of (eps, delta) would need another delta on top, unless no
-    sequence can end within the `cap` on eps by the two other bounds: see `counts_by_sums`.
+    only these need the delta. Sums of (eps, delta) would need another delta on top.
     """
-    releases = list(releases)
     total = compose(releases)
-    if delta is None or counts_by_sums(releases, delta, cap):
+    if delta is None:
         return total
     from_rho = eps_of_zcdp(total.rho, delta)
     if total.pure_eps <= from_rho:
         return replace(total, eps=total.pure_eps, delta=0.0)
     return replace(total, eps=from_rho, delta=delta, account="zCDP")
-
-
-def counts_by_sums(releases, delta, cap):
-    """Return whether eps and delta of the releases add up (basic composition) under a `cap`.
-
-    The first release decides, for it depends on no outcome. If its pure eps and its rho both
-    exceed the cap, they do so in every sequence that starts with it. So all of `delta` is left for
-    the sums of eps and delta (Rogers et al. 2016: basic composition is a valid filter).
-    """
-    if cap is None or not releases:
-        return False
-    first, total_delta = releases[0], math.fsum(release.delta for release in releases)
-    if total_delta > delta * (1 + 2.0**-40):  # parts of delta are not exact in binary
-        return False
-    return first.pure_eps > cap and eps_of_zcdp(first.rho, delta) > cap

@@ -74,7 +74,8 @@ def stand_in(X):
 
 
 # Error reporters store the local variables of every frame of a traceback. So a read that fails
-# returns its exception, which is raised where there are no data. The callers' frames hold theirs.
+# returns its exception, which is raised where there are no data. What remains is in the frames of
+# the callers, from the public method upwards: they hold the container that they were given.
 
 
 def read_matrix(X):

@@ -67,7 +67,7 @@ class Collection:
             parts = [_delayed_summaries(self.X.to_delayed(), grid, 0)]
         else:
             blocks = self.X.to_delayed().T  # one row of blocks for each block of columns
-            ends = np.cumsum((0, *self.X.chunks[1]))
+            ends = np.cumsum((0, *self.X.chunks[1])).tolist()
             parts = [
                 _delayed_summaries(part, grid[first:last], first)
                 for part, first, last in zip(blocks, ends[:-1], ends[1:], strict=True)

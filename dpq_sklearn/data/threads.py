@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from joblib import effective_n_jobs
 
 _SECONDS_BETWEEN_LINES = 0.5
-# A thread takes a new block of rows when it has finished one: several each, so that none waits.
-_BLOCKS_PER_THREAD = 4
 
 
 def in_threads(function, arguments, n_jobs):
@@ -26,16 +24,12 @@ def in_threads(function, arguments, n_jobs):
 
 def blocks_of_columns(n_columns, n_jobs, most=8):
     """Return slices of at most `most` columns, and at least one for each thread."""
-    width = max(1, min(most, -(-n_columns // effective_n_jobs(n_jobs))))
-    return [slice(start, start + width) for start in range(0, n_columns, width)]
+    return blocks_of_rows(n_columns, max(1, min(most, -(-n_columns // effective_n_jobs(n_jobs)))))
 
 
-def blocks_of_rows(n_rows, n_jobs, least=65536):
-    """Return slices of at least `least` rows; a single one for a single thread."""
-    n_threads = effective_n_jobs(n_jobs)
-    n_blocks = 1 if n_threads == 1 else _BLOCKS_PER_THREAD * n_threads
-    height = max(least, -(-n_rows // n_blocks))
-    return [slice(start, start + height) for start in range(0, max(n_rows, 1), height)]
+def blocks_of_rows(n_rows, height):
+    """Return slices of `height` rows, the last of fewer."""
+    return [slice(start, start + height) for start in range(0, n_rows, height)]
 
 
 class Progress:

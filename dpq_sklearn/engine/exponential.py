@@ -28,8 +28,9 @@ from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 FLOOR_BITS = 96
 FLOOR = 2.0**-FLOOR_BITS
 # Ranks are looked up this far from the target, in multiples of 1 / eta: densely near the target,
-# where most places are drawn, so that most of them are kept.
-_AHEAD = np.array([0.125, 0.375, 0.625, 0.875, 1.25, 1.75, 2.5, 3.5, 5, 7, 10, 14, 20, 28, 38, 50])
+# where most places are drawn, so that most of them are kept. The gaps further away are such that
+# no data make very many rounds; beyond 36, all places together weigh less than the target's.
+_AHEAD = np.array([0.2, 0.5, 0.9, 1.4, 2, 3, 4.5, 6.5, 9, 12, 16, 20, 25, 30, 36])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 # How many weights make a block of a race, and how many nodes are drawn at once: what they look at
 # stays in the cache.

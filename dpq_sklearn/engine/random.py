@@ -25,10 +25,6 @@ class Randomness:
         """Return `n` words as a writable uint64 array."""
         raise NotImplementedError
 
-    def spawn(self, n):
-        """Return `n` independent streams."""
-        raise NotImplementedError
-
     def geometric(self, n):
         """Return `n` counts of tails before the first head of a fair coin."""
         words = self.words(n)
@@ -91,22 +87,15 @@ class SystemRandomness(Randomness):
         taken, self._buffer = self._buffer[:n], self._buffer[n:]
         return taken
 
-    def spawn(self, n):
-        return [SystemRandomness() for _ in range(n)]
-
 
 class SeededRandomness(Randomness):
     """A reproducible stream for tests and demonstrations. Whoever knows the seed sees all."""
 
     def __init__(self, seed_sequence):
-        self._seed_sequence = seed_sequence
         self._bit_generator = np.random.PCG64(seed_sequence)
 
     def words(self, n):
         return np.asarray(self._bit_generator.random_raw(n), dtype=np.uint64)
-
-    def spawn(self, n):
-        return [SeededRandomness(child) for child in self._seed_sequence.spawn(n)]
 
 
 def make_randomness(random_state):

@@ -96,7 +96,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             Whose row each one is: any hashable labels; a missing one is a person of its own. Each
             of a person's k rows weighs 1/k, so the fit promises privacy for people at the price of
             rows, and the quantiles are those of a random row of a random person. A row that is
-            missing in a feature takes its share with it there.
+            missing in a feature takes its share with it there. "joint_exp" takes no groups.
         **unknown : dict
             Must be empty: there is no `sample_weight`.
 
@@ -290,11 +290,17 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     def _planned_loss(self, n_features=None):
         """Return what a fit will cost, without data."""
+        planned = clone(self).set_params(bounds=None)
+        counts, weights = getattr(self, self._count_parameter), self.feature_weights
+        # Names are not known, and one feature with the whole budget costs the most rho.
+        if isinstance(counts, dict):
+            planned.set_params(**{self._count_parameter: 2})
+        if isinstance(weights, dict):
+            planned.set_params(feature_weights=None)
         if n_features is None:
-            lists = (getattr(self, "n_bins", None), self.feature_weights)
+            lists = [given for given in (counts, weights) if not isinstance(given, (str, dict))]
             n_features = next((len(given) for given in lists if hasattr(given, "__len__")), 1)
-        unbounded = clone(self).set_params(bounds=None)
-        return unbounded._plan(n_features).loss
+        return planned._plan(n_features).loss
 
     def _plan(
         self,

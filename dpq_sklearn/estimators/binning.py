@@ -7,8 +7,8 @@ from scipy import sparse
 
 from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 
+# The values of a block stay in the cache while they are compared with every edge.
 _VALUES_PER_BLOCK = 2**17
-_EDGES_PER_STEP = 8
 # Up to so many edges, counting the edges below a value beats searching: no branch to mispredict.
 _MOST_COUNTED_EDGES = 64
 
@@ -38,92 +38,61 @@ def bin_numbers(X, edges, offsets, missing, dtype, n_jobs):
     """
     numbers = np.empty(X.shape, dtype=dtype)
     offsets = np.asarray(offsets, dtype=dtype)[:, None]
-    counted = max(of_feature.size for of_feature in edges) <= _MOST_COUNTED_EDGES
+    levels = _levels(edges)
 
     def number(rows):
-        blocks = _blocks(rows, X.shape)
-        # One buffer serves all blocks: new memory would cost more than the work.
-        shape = (X.shape[1], max((block.stop - block.start for block in blocks), default=0))
-        dtypes = (np.float64, np.uint8 if counted else np.int64, dtype)
-        buffers = [np.empty(shape, dtype=of_buffer) for of_buffer in dtypes]
-        flag_buffer = np.empty((_EDGES_PER_STEP, *shape), dtype=bool)
-        for block in blocks:
-            n_rows = block.stop - block.start
-            columns, bins, block_numbers = (buffer[:, :n_rows] for buffer in buffers)
-            flags = flag_buffer[:, :, :n_rows]
-            columns[:] = X[block].T
-            if counted:
-                _count_edges(columns, edges, bins, flags)
-            else:
-                _search_edges(columns, edges, bins)
-            np.add(bins, offsets, out=block_numbers, dtype=dtype)
-            is_missing = np.isnan(columns, out=flags[0])
-            if is_missing.any():
-                block_numbers[is_missing] = missing
-            numbers[block] = block_numbers.T
+        columns = np.ascontiguousarray(X[rows].T, dtype=np.float64)
+        if len(levels) <= _MOST_COUNTED_EDGES:
+            bins = _count(columns, levels)
+        else:
+            bins = _search(columns, edges)
+        of_block = np.add(bins, offsets, dtype=dtype)
+        is_missing = np.isnan(columns)
+        if is_missing.any():
+            of_block[is_missing] = missing
+        numbers[rows] = of_block.T
 
-    in_threads(number, blocks_of_rows(X.shape[0], n_jobs), n_jobs)
+    height = max(1, _VALUES_PER_BLOCK // X.shape[1])
+    in_threads(number, blocks_of_rows(X.shape[0], height), n_jobs)
     return numbers
 
 
-def _search_edges(columns, edges, bins):
-    """Write how many of its column's edges are at most each value; anything for NaN."""
-    for values, of_feature, found in zip(columns, edges, bins, strict=True):
-        found[:] = np.searchsorted(of_feature, values, side="right")
+def _search(columns, edges):
+    """Return how many of its column's edges are at most each value; anything for NaN."""
+    pairs = zip(edges, columns, strict=True)
+    return np.stack([np.searchsorted(*pair, side="right") for pair in pairs])
 
 
-def _count_edges(columns, edges, bins, flags):
-    """Write what `_search_edges` writes, by one comparison of all values with each edge."""
-    bins[:] = 0
-    if len({of_feature.size for of_feature in edges}) == 1:
-        # All columns and several edges at once: threads seldom need Python's lock.
-        levels = np.stack(edges, axis=1)[:, :, None]
-        for start in range(0, len(levels), _EDGES_PER_STEP):
-            step = levels[start : start + _EDGES_PER_STEP]
-            reached = np.greater_equal(columns, step, out=flags[: len(step)])
-            bins += np.add.reduce(reached.view(np.uint8), axis=0, dtype=np.uint8)
-        return
-    for values, of_feature, found, reached in zip(columns, edges, bins, flags[0], strict=True):
-        for edge in of_feature:
-            np.greater_equal(values, edge, out=reached)
-            found += reached.view(np.uint8)
+def _count(columns, levels):
+    """Return what `_search` returns, by comparing all values with an edge of each column."""
+    counts = np.zeros(columns.shape, dtype=np.uint8)
+    for level in levels:
+        counts += (columns >= level).view(np.uint8)
+    return counts
 
 
-def sparse_indicators(places, n_indicators, dtype, n_jobs):
+def _levels(edges):
+    """Return the first edges of all features, the second ones, and so on; NaN if there is none."""
+    levels = np.full((max(of_feature.size for of_feature in edges), len(edges), 1), np.nan)
+    for index, of_feature in enumerate(edges):
+        levels[: of_feature.size, index, 0] = of_feature
+    return levels
+
+
+def sparse_indicators(places, n_indicators, dtype):
     """Return a sparse matrix with a one at the places of each row; negative ones are missing."""
     n_rows, n_features = places.shape
-    ones = np.empty(places.size, dtype=dtype)
-
-    def fill(rows):
-        ones[n_features * rows.start : n_features * rows.stop] = 1
-        return places[rows].min(initial=0) >= 0
-
-    if all(in_threads(fill, blocks_of_rows(n_rows, n_jobs), n_jobs)):
+    if places.min(initial=0) >= 0:
         places = places.ravel()
         row_ends = np.arange(0, n_rows * n_features + 1, n_features)
     else:
         present = places >= 0
         places = places[present]
-        ones = ones[: places.size]
         row_ends = np.concatenate(([0], np.cumsum(present.sum(axis=1))))
     if places.size < 2**31:  # else SciPy takes wider indices for all
         row_ends = row_ends.astype(np.int32)
+    ones = np.ones(places.size, dtype=dtype)
     return sparse.csr_array((ones, places, row_ends), shape=(n_rows, n_indicators))
-
-
-def dense_indicators(places, n_indicators, dtype, n_jobs):
-    """Return a dense matrix with a one at the places of each row; negative ones are missing."""
-    indicators = np.zeros((places.shape[0], n_indicators), dtype=dtype)
-
-    def fill(rows):
-        for block in _blocks(rows, places.shape):
-            of_block = places[block]
-            flat = of_block + np.arange(of_block.shape[0])[:, None] * n_indicators
-            target = indicators[block].reshape(-1)  # a view
-            target[flat[of_block >= 0] if of_block.min() < 0 else flat.ravel()] = 1
-
-    in_threads(fill, blocks_of_rows(places.shape[0], n_jobs), n_jobs)
-    return indicators
 
 
 def bins_of_indicators(X, offsets):
@@ -147,9 +116,3 @@ def bin_centres(bins, edges, dtype):
             raise ValueError(f"column {index} of X must hold bin numbers, 0 to {last_bin}.")
         centres[present, index] = ((of_feature[1:] + of_feature[:-1]) * 0.5)[numbers]
     return centres
-
-
-def _blocks(rows, shape):
-    """Return slices of a slice of rows that are small enough for the cache."""
-    height, stop = max(1, _VALUES_PER_BLOCK // shape[1]), min(rows.stop, shape[0])
-    return [slice(start, min(start + height, stop)) for start in range(rows.start, stop, height)]

@@ -23,11 +23,14 @@ __all__ = [
 ]
 
 
-def checked_matrix(X, **options):
+def checked_matrix(X, n_columns=None, **options):
     """Return `X` as a matrix of floats after scikit-learn's checks; no error quotes a value."""
     X = X if sparse.issparse(X) else read_matrix(checked_table(X))
     with ignore_float_errors():
-        return check_array(X, **{"dtype": (np.float64, np.float32)} | options)
+        X = check_array(X, **{"dtype": (np.float64, np.float32)} | options)
+    if n_columns not in (None, X.shape[1]):
+        raise ValueError(f"X has {X.shape[1]} features, but {n_columns} are expected.")
+    return X
 
 
 def with_names_and_output(plain, fitted):

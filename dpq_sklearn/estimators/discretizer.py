@@ -1,5 +1,6 @@
 """DPKBinsDiscretizer: private quantiles become bin edges."""
 
+from copy import deepcopy
 from numbers import Integral
 
 import numpy as np
@@ -20,62 +21,51 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
     Works like :class:`sklearn.preprocessing.KBinsDiscretizer` with ``strategy="quantile"``, but
     the bin edges are differentially private: `eps` is the price of the whole `fit`, over all
-    features and all edges.
-
-    Read more in the :ref:`User Guide <guide>`.
+    features and all edges. Read more in the :ref:`User Guide <guide>`.
 
     Parameters
     ----------
-    n_bins : int or array-like of shape (n_features,), default=5
-        The number of bins, at least 2. Powers of two are the most accurate for their number:
-        8 bins cost little more than 5.
+    n_bins : int, "auto", array-like or dict, default=5
+        The number of bins, at least 2, also by position or name of the feature. Powers of two
+        are the most accurate for their number. "auto" goes by the released number of rows.
     eps : float or None, default=1.0
-        Privacy budget of a fit. Smaller is more private and less accurate. None if `rho` is
-        given.
+        Privacy budget of a fit: less is more private and less accurate. None if `rho` is given.
     delta : float, default=0.0
         With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
     rho : float or None, default=None
         Budget in zero-concentrated DP instead, with ``eps=None``.
     encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot"
-        How the bins are encoded: a sparse matrix of indicators, a dense one, or bin numbers.
+        A sparse matrix of indicators, a dense one, or bin numbers.
     bounds : None, pair, list of pairs or dict, default=None
-        Public bounds of the features: None if unknown, one pair ``(low, high)`` for all, one pair
-        or None for each, or a dict from feature name to pair. One end may be open: ``(0, None)``.
-        Data outside are clipped. Bounds are optional, and must never be taken from the data.
-    feature_weights : array-like of shape (n_features,) or None, default=None
-        Positive weights by which the features share the budget. None is equal shares.
+        Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
+        one for each, by position or name. None is an open end. Values outside are clipped.
+    feature_weights : array-like, dict or None, default=None
+        Weights by which the features share the budget. None is equal shares.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
-        The mechanism that finds the quantiles; "auto" takes AQ or JointExp by public facts.
+        What finds the quantiles; "auto" takes AQ or JointExp by public facts.
     dtype : {np.float32, np.float64} or None, default=None
         Type of the output. None keeps that of the input.
     resolution : int or None, default=None
-        The public grid has ``2**resolution`` cells, at most 2^40. None is 40 for rows in memory,
-        and 24 for batches and Dask, where a summary takes at most 8 bytes a cell and feature. A
-        cell is ``2**(8 - resolution)`` of its value wide at most, or with bounds
-        ``2**-resolution`` of their distance.
+        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches and Dask.
     n_jobs : int or None, default=None
-        Number of threads for `fit` and `transform`; -1 is all cores. None is 1, unless in a
-        :func:`joblib.parallel_config` context. The result does not depend on it.
+        Number of threads, as in joblib. The result does not depend on it.
     random_state : None, int or RandomState, default=None
-        None is the operating system's generator. Anything else is reproducible, for tests only.
-        Anyone who knows the seed can remove the noise.
+        For tests only: anyone who knows the seed can remove the noise.
     ledger : PrivacyLedger, path or None, default=None
-        Where the spend of every fit is recorded before `X` is read; a fit that does not fit into
-        its budget raises. A path stays a path in clones and in worker processes.
+        Where each fit is charged before `X` is read; one beyond the budget raises.
 
     Attributes
     ----------
     bin_edges_ : ndarray of shape (n_features,) of arrays
-        The private edges of each feature, ``n_bins_ + 1`` of them. Equal edges make an empty bin.
-        The outermost two are the bounds or, without bounds, a bin's width away; they play no role
-        in `transform`.
+        The private edges of each feature; equal ones make an empty bin. The outermost two, which
+        play no role in `transform`, are the bounds or, without bounds, a bin's width away.
     n_bins_ : ndarray of shape (n_features,)
         The number of bins of each feature, always what was asked for.
     privacy_ : PrivacyLoss
         What the fit cost.
     rank_error_ : ndarray of shape (n_features,) of arrays
-        The expected error of each quantile: the standard deviation of the number of rows below
-        it, from public facts only (NaN for ``mechanism="agg_tree"``).
+        The standard deviation of the number of rows below each edge, from public facts (NaN for
+        ``mechanism="agg_tree"``).
     n_features_in_ : int
         Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -90,8 +80,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     -----
     **Privacy.** Neighbours: datasets that differ by adding or removing one row. The fitted state
     is an (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. What `transform`
-    returns for a row is *not* private: it tells the bin of that row. Every refit spends anew,
-    also inside a cross-validation.
+    returns for a row is *not* private: it tells the bin of that row. Every refit spends anew.
 
     NaN are ignored by `fit`; `transform` gives NaN (ordinal) or a block of zeros (one-hot).
     Infinities fall into the outermost bins.
@@ -156,9 +145,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _set_quantiles(self, released):
         plan = released.plan
         self.n_bins_ = np.array([len(q) + 1 for q in plan.quantiles])
-        self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
+        self.bin_edges_, self.rank_error_ = np.empty((2, self.n_features_in_), dtype=object)
         self.bin_edges_[:] = list(map(with_outer_edges, released.quantiles, plan.bounds))
-        self.rank_error_ = np.empty(self.n_features_in_, dtype=object)
         self.rank_error_[:] = plan.rank_errors()
 
     def _quantiles_of_features(self, n_features, names):
@@ -187,15 +175,13 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _transform_rows(self, X):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
         X = self._validated(X, reset=False, dtype=dtype)
-        edges = [of_feature[1:-1] for of_feature in self.bin_edges_]
+        edges, offsets = self._private_edges(), self._indicator_offsets()
         if self.encode == "ordinal":
-            no_offsets = np.zeros(self.n_features_in_)
-            return binning.bin_numbers(X, edges, no_offsets, np.nan, X.dtype, self.n_jobs)
-        *offsets, width = self._indicator_offsets()
-        places = binning.bin_numbers(X, edges, offsets, -1, np.int32, self.n_jobs)
+            return binning.bin_numbers(X, edges, 0 * offsets[:-1], np.nan, X.dtype, self.n_jobs)
+        places = binning.bin_numbers(X, edges, offsets[:-1], -1, np.int32, self.n_jobs)
+        indicators = binning.sparse_indicators(places, offsets[-1], X.dtype)
         if self.encode == "onehot-dense":
-            return binning.dense_indicators(places, width, X.dtype, self.n_jobs)
-        indicators = binning.sparse_indicators(places, width, X.dtype, self.n_jobs)
+            return indicators.toarray()
         return compat.as_configured_sparse(indicators)
 
     def _indicator_offsets(self):
@@ -219,16 +205,13 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return self._inverse_transform_dask(X) if is_dask(X) else self._inverse_transform_rows(X)
 
     def _inverse_transform_rows(self, X):
-        one_hot = self.encode != "ordinal"
-        sparse_format = "csr" if one_hot else False
-        X = compat.checked_matrix(X, accept_sparse=sparse_format, ensure_all_finite="allow-nan")
-        offsets = self._indicator_offsets()
-        expected = offsets[-1] if one_hot else self.n_features_in_
-        if X.shape[1] != expected:
-            raise ValueError(
-                f"Incorrect number of features. Expecting {expected}, received {X.shape[1]}."
-            )
-        bins = binning.bins_of_indicators(X, offsets) if one_hot else X
+        options = {"ensure_all_finite": "allow-nan"}
+        if self.encode == "ordinal":
+            X = bins = compat.checked_matrix(X, self.n_features_in_, **options)
+        else:
+            offsets = self._indicator_offsets()
+            X = compat.checked_matrix(X, offsets[-1], accept_sparse="csr", **options)
+            bins = binning.bins_of_indicators(X, offsets)
         return binning.bin_centres(bins, self.bin_edges_, X.dtype)
 
     def get_feature_names_out(self, input_features=None):
@@ -273,8 +256,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         # Fitting something of the right shape sets all that is not the edges.
         plain.fit(np.stack((np.zeros(self.n_features_in_), self.n_bins_.astype(np.float64))))
         plain.set_params(strategy="quantile", dtype=self.dtype)
-        plain.bin_edges_ = np.array([None] * self.n_features_in_, dtype=object)
-        plain.bin_edges_[:] = [edges.copy() for edges in self.bin_edges_]
+        plain.bin_edges_ = deepcopy(self.bin_edges_)
         return compat.with_names_and_output(plain, self)
 
     def __sklearn_tags__(self):

@@ -27,18 +27,16 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     Works like :class:`sklearn.preprocessing.QuantileTransformer`, but the quantiles are
     differentially private: `eps` is the price of the whole `fit`, over all features and all
-    quantiles.
-
-    Read more in the :ref:`User Guide <guide>`.
+    quantiles. Read more in the :ref:`User Guide <guide>`.
 
     Parameters
     ----------
-    n_quantiles : int, default=63
-        The number of private quantiles, i / (n_quantiles + 1). Powers of two less one are the
-        most accurate for their number. More quantiles are finer and noisier.
+    n_quantiles : int or "auto", default="auto"
+        The number of private quantiles, i / (n_quantiles + 1). More are finer and noisier; powers
+        of two less one are the most accurate for their number. "auto" takes what the released
+        number of rows allows.
     eps : float or None, default=1.0
-        Privacy budget of a fit. Smaller is more private and less accurate. None if `rho` is
-        given.
+        Privacy budget of a fit: less is more private and less accurate. None if `rho` is given.
     delta : float, default=0.0
         With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
     rho : float or None, default=None
@@ -46,43 +44,35 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     output_distribution : {"uniform", "normal"}, default="uniform"
         The distribution of the transformed features.
     bounds : None, pair, list of pairs or dict, default=None
-        Public bounds of the features: None if unknown, one pair ``(low, high)`` for all, one pair
-        or None for each, or a dict from feature name to pair. One end may be open: ``(0, None)``.
-        Data outside are clipped. Bounds are optional, and must never be taken from the data.
-    feature_weights : array-like of shape (n_features,) or None, default=None
-        Positive weights by which the features share the budget. None is equal shares.
+        Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
+        one for each, by position or name. None is an open end. Values outside are clipped.
+    feature_weights : array-like, dict or None, default=None
+        Weights by which the features share the budget. None is equal shares.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
-        The mechanism that finds the quantiles; "auto" takes AQ or JointExp by public facts.
+        What finds the quantiles; "auto" takes AQ or JointExp by public facts.
     copy : bool, default=True
         False transforms in place where that is possible.
     resolution : int or None, default=None
-        The public grid has ``2**resolution`` cells, at most 2^40. None is 40 for rows in memory,
-        and 24 for batches and Dask, where a summary takes at most 8 bytes a cell and feature. A
-        cell is ``2**(8 - resolution)`` of its value wide at most, or with bounds
-        ``2**-resolution`` of their distance.
+        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches and Dask.
     n_jobs : int or None, default=None
-        Number of threads for `fit` and `transform`; -1 is all cores. None is 1, unless in a
-        :func:`joblib.parallel_config` context. The result does not depend on it.
+        Number of threads, as in joblib. The result does not depend on it.
     random_state : None, int or RandomState, default=None
-        None is the operating system's generator. Anything else is reproducible, for tests only.
-        Anyone who knows the seed can remove the noise.
+        For tests only: anyone who knows the seed can remove the noise.
     ledger : PrivacyLedger, path or None, default=None
-        Where the spend of every fit is recorded before `X` is read; a fit that does not fit into
-        its budget raises. A path stays a path in clones and in worker processes.
+        Where each fit is charged before `X` is read; one beyond the budget raises.
 
     Attributes
     ----------
     quantiles_ : ndarray of shape (n_knots, n_features)
         The private distribution function of each feature: the values that `references_` belong
-        to. Beyond the outermost private quantiles the mass halves every distance of the last
-        two, ten times and then ends, or faster where a bound cuts it off.
+        to. Beyond the outermost private quantiles it has exponential tails, cut off by bounds.
     references_ : ndarray of shape (n_knots,)
         The share of the data below each knot, from 0 to 1.
     privacy_ : PrivacyLoss
         What the fit cost.
     rank_error_ : ndarray of shape (n_quantiles, n_features)
-        The expected error of each quantile: the standard deviation of the number of rows below
-        it, from public facts only (NaN for ``mechanism="agg_tree"``).
+        The standard deviation of the number of rows below each quantile, from public facts (NaN
+        for ``mechanism="agg_tree"``).
     n_features_in_ : int
         Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -97,8 +87,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     -----
     **Privacy.** Neighbours: datasets that differ by adding or removing one row. The fitted state
     is an (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. What `transform`
-    returns for a row is *not* private: it tells the rank of that row. Every refit spends anew,
-    also inside a cross-validation.
+    returns for a row is *not* private: it tells the rank of that row. Every refit spends anew.
 
     NaN are ignored by `fit` and kept by `transform`; infinities go to the ends.
 
@@ -204,12 +193,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         return self._inverse_transform_dask(X) if is_dask(X) else self._inverse_transform_rows(X)
 
     def _inverse_transform_rows(self, X):
-        X = compat.checked_matrix(X, copy=self.copy, force_writeable=True, ensure_all_finite=False)
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
+        options = {"copy": self.copy, "force_writeable": True, "ensure_all_finite": False}
+        X = compat.checked_matrix(X, self.n_features_in_, **options)
         return self._apply(X, self._backward)
 
     def _apply(self, X, function):
@@ -217,11 +202,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         knots = np.ascontiguousarray(self.quantiles_.T)
 
         def apply(rows):
-            for start in range(rows.start, min(rows.stop, X.shape[0]), _ROWS_PER_BLOCK):
-                block = X[start : min(start + _ROWS_PER_BLOCK, rows.stop)]
-                block[:] = function(np.ascontiguousarray(block.T), knots).T
+            X[rows] = function(np.ascontiguousarray(X[rows].T), knots).T
 
-        in_threads(apply, blocks_of_rows(X.shape[0], self.n_jobs), self.n_jobs)
+        in_threads(apply, blocks_of_rows(X.shape[0], _ROWS_PER_BLOCK), self.n_jobs)
         return X
 
     def _forward(self, columns, knots):

@@ -5,8 +5,7 @@
 - SQLite keeps a rollback journal and not a write-ahead log: everything is in one file, which needs
   no shared memory. ``synchronous=EXTRA`` makes a commit outlast a power cut right after it.
 - SQLite notices damage to its structure but not to its contents. A SHA-256 over caps and records
-  is stored beside them and checked at every opening. It guards against accidents, not against
-  somebody who forges the file.
+  is stored beside them and checked at every opening: against accidents, not against forgers.
 - Nothing but SQLite ever opens the file: on POSIX, closing any other handle would drop the locks
   of the whole process.
 """
@@ -27,29 +26,21 @@ APPLICATION_ID = 0x4450514C  # "DPQL", in the header of the file
 FORMAT = 1
 SECONDS_TO_WAIT_FOR_THE_LOCK = 60.0
 
-_TABLES = (
+_NEW_FILE = (
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {FORMAT}",
     "CREATE TABLE head (ledger_id TEXT, created TEXT, neighbours TEXT, "
     "eps REAL, delta REAL, rho REAL, seal TEXT)",
     "CREATE TABLE releases (id INTEGER PRIMARY KEY, eps REAL, delta REAL, rho REAL, "
     "os_randomness INTEGER, facts TEXT)",
 )
 
-_HINTS = {
-    "locked": f" Another process kept it locked for {SECONDS_TO_WAIT_FOR_THE_LOCK:.0f} s.",
-    "readonly": " The ledger must be writable, to record what is spent.",
-    "unable to open": " The file and its folder must be readable and writable.",
-    "disk I/O error": " The file and its folder must be readable and writable.",
-}
-
 # What SQLite raises on a damaged file, where bytes are no text or sizes are impossible.
 _FAILURES = (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
 
 
 class LedgerError(RuntimeError):
-    """A ledger's file cannot be used: missing, locked, read-only, damaged or of another kind.
-
-    It is raised before anything is released.
-    """
+    """A ledger cannot be used, for its file is missing, locked, damaged or the like."""
 
 
 class Caps(NamedTuple):
@@ -110,9 +101,15 @@ def create(path, caps, neighbours):
             "ledger that was deleted or moved: bring that one back, or delete its journal too."
         )
     contents = new_contents(caps, neighbours)
-    draft = f"{path}.new-{secrets.token_hex(8)}"
+    draft = f"{path}.new-{secrets.token_hex(8)}"  # nobody ever sees half a ledger
     try:
-        _write_draft(draft, path, contents)
+        with _connection(draft, "rwc", name=path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in _NEW_FILE:
+                connection.execute(statement)
+            head = (*contents[:3], *caps, _seal(contents))
+            connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?, ?)", head)
+            connection.execute("COMMIT")
         _publish(draft, path)
     finally:
         with contextlib.suppress(OSError):
@@ -139,38 +136,13 @@ def append(path, loss, facts, admit):
         before = _verified_contents(connection, path)
         admit(before)
         after = with_release(before, loss, facts)
-        row, seal = after.rows[-1], _seal(after)
-        connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?)", row)
-        connection.execute("UPDATE head SET seal = ?", (seal,))
-        _refuse_unwritten(connection, path, row, seal)
-        connection.execute("COMMIT")
-
-
-def _refuse_unwritten(connection, path, row, seal):
-    """Read back what is about to be committed.
-
-    If the structure of the file is damaged where nothing is stored, the insertion may have
-    overwritten older records: the check of the whole structure finds that.
-    """
-    last = connection.execute("SELECT * FROM releases ORDER BY id DESC LIMIT 1").fetchone()
-    stored_seal = connection.execute("SELECT seal FROM head").fetchone()
-    structure = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if (last, stored_seal, structure) != (row, (seal,), ("ok",)):
-        raise _damaged(path, "it does not give back what was written")
-
-
-def _write_draft(draft, path, contents):
-    """Write a whole ledger into a file of its own, so that nobody ever sees half a ledger."""
-    with _connection(draft, "rwc", name=path) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-        for table in _TABLES:
-            connection.execute(table)
-        head = (contents.ledger_id, contents.created, contents.neighbours, *contents.caps)
-        connection.execute(
-            "INSERT INTO head VALUES (?, ?, ?, ?, ?, ?, ?)", (*head, _seal(contents))
-        )
+        connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?)", after.rows[-1])
+        connection.execute("UPDATE head SET seal = ?", (_seal(after),))
+        # If the structure of the file is damaged where nothing is stored, the insertion may have
+        # overwritten older records: all is read back, and the whole structure is checked.
+        structure = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if _verified_contents(connection, path) != after or structure != ("ok",):
+            raise _damaged(path, "it does not give back what was written")
         connection.execute("COMMIT")
 
 
@@ -179,27 +151,19 @@ def _publish(draft, path):
     try:
         try:
             os.link(draft, path)
-        except FileExistsError:
-            return
-        except OSError:  # a file system without hard links: reserve the name, then replace it
-            try:
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                return
+        except OSError:  # taken, or a file system without hard links: reserve the name, replace it
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
             os.replace(draft, path)
-        _sync_folder(os.path.dirname(path))
+        with contextlib.suppress(OSError):  # the name outlasts a power cut, where a folder can sync
+            folder = os.open(os.path.dirname(path), os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except FileExistsError:
+        return
     except OSError as error:
         raise LedgerError(f"the privacy ledger {path!r} cannot be created: {error}.") from error
-
-
-def _sync_folder(folder):
-    """Make a new name in a folder outlast a power cut, where the system knows how to."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -215,49 +179,35 @@ def _connection(path, mode="rw", name=None):
             connection.execute("PRAGMA cell_size_check = ON")
             yield connection
     except _FAILURES as error:
-        hint = next((hint for word, hint in _HINTS.items() if word in str(error)), "")
-        message = f"the privacy ledger {name or path!r} cannot be used: {error}.{hint}"
-        raise LedgerError(message) from error
+        raise LedgerError(
+            f"the privacy ledger {name or path!r} cannot be used: {error}. It and its folder must "
+            "be readable and writable, and no process may keep it locked."
+        ) from error
 
 
 def _verified_contents(connection, path):
-    _refuse_other_files(connection, path)
-    try:
-        contents, seal = _stored_contents(connection, path)
-        intact = seal == _seal(contents)
-    except (ValueError, TypeError, struct.error) as error:
-        raise _damaged(path, type(error).__name__) from error
-    if not intact:
-        raise _damaged(path, "its contents do not match their seal")
-    return contents
-
-
-def _refuse_other_files(connection, path):
-    """Raise unless the file is a ledger of this format."""
-
-    def pragma(name):
-        return connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-    if pragma("application_id") != APPLICATION_ID:
+    """Return what the file holds if it is a ledger of this format, and intact."""
+    names = ("application_id", "user_version", "journal_mode")
+    kind, version, mode = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+    if kind != APPLICATION_ID:
         raise LedgerError(
             f"{path!r} is not a privacy ledger. If it was one, it is damaged; nothing was changed."
         )
-    if pragma("user_version") != FORMAT:
+    if version != FORMAT:
         raise LedgerError(
-            f"the privacy ledger {path!r} has format {pragma('user_version')}, this version of "
-            f"dpq_sklearn knows format {FORMAT}: it was written by another version."
+            f"the privacy ledger {path!r} has format {version}, this version of dpq_sklearn knows "
+            f"format {FORMAT}: it was written by another version."
         )
-    if pragma("journal_mode") != "delete":
-        raise _damaged(path, "it is not in the rollback-journal mode that it was created in")
-
-
-def _stored_contents(connection, path):
-    heads = connection.execute("SELECT * FROM head").fetchall()
-    if len(heads) != 1:
-        raise _damaged(path, "its head is missing")
-    ledger_id, created, neighbours, eps, delta, rho, seal = heads[0]
-    rows = tuple(map(Row._make, connection.execute("SELECT * FROM releases ORDER BY id")))
-    return Contents(ledger_id, created, neighbours, Caps(eps, delta, rho), rows), seal
+    try:
+        ((*head, seal),) = connection.execute("SELECT * FROM head")
+        rows = tuple(map(Row._make, connection.execute("SELECT * FROM releases ORDER BY id")))
+        contents = Contents(*head[:3], Caps(*head[3:]), rows)
+        is_intact = seal == _seal(contents) and mode == "delete"  # as it was created
+    except (ValueError, TypeError, struct.error):
+        is_intact = False
+    if not is_intact:
+        raise _damaged(path, "its contents do not match their seal, or its journal mode is another")
+    return contents
 
 
 def _seal(contents):
@@ -284,12 +234,10 @@ def _refuse_missing_folder(path):
 
 def _refuse_missing_file(path):
     _refuse_missing_folder(path)
-    if os.path.isdir(path):
-        raise LedgerError(f"the privacy ledger {path!r} must be a file, and this is a folder.")
-    if not os.path.exists(path):
+    if not os.path.isfile(path):
         raise LedgerError(
-            f"the privacy ledger {path!r} is missing: it was deleted or moved, or has not been "
-            "created by PrivacyLedger(path, eps=...) yet."
+            f"the privacy ledger {path!r} is missing: the file was deleted or moved, or has not "
+            "been created by PrivacyLedger(path, eps=...) yet."
         )
 
 

@@ -8,6 +8,7 @@ import html
 import json
 import math
 import os
+from copy import copy
 from datetime import datetime
 from functools import singledispatch
 from numbers import Integral
@@ -15,27 +16,12 @@ from textwrap import shorten
 from typing import NamedTuple
 
 from dpq_sklearn.accounting.conversions import eps_of_pure, rho_of_approximate_dp, rho_of_pure
-from dpq_sklearn.accounting.losses import (
-    PEOPLE,
-    ROWS,
-    PrivacyLoss,
-    best_composition,
-    compose,
-    counts_by_sums,
-)
+from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, compose
 from dpq_sklearn.checks import checked_delta, checked_positive, shown
 from dpq_sklearn.ledger import file as ledger_file
 from dpq_sklearn.ledger import memory as ledger_memory
+from dpq_sklearn.ledger import views
 from dpq_sklearn.ledger.file import Caps, LedgerError
-from dpq_sklearn.ledger.views import (
-    caps_in_words,
-    contents_in_words,
-    html_bars,
-    left_in_words,
-    optional_module,
-    plot_totals,
-    total_of,
-)
 
 # Ten releases of 0.1 must fit into 1.0 although neither is exact in binary. A mechanism spends
 # 2^-16 less than it states, which is far more than the 2^-40 allowed here.
@@ -49,12 +35,8 @@ _NEIGHBOURS = {None: None, "rows": ROWS, "people": PEOPLE}
 class BudgetExceededError(ValueError):
     """A release does not fit into what is left of a ledger's budget. Nothing was read or spent.
 
-    Attributes
-    ----------
-    asked : PrivacyLoss
-        What the release would cost.
-    left : BudgetLeft
-        What was left of the budget, as :meth:`PrivacyLedger.remaining` states it.
+    Its attributes are `asked`, the :class:`PrivacyLoss` of the release, and `left`, as
+    :meth:`PrivacyLedger.remaining` states it.
     """
 
     def __init__(self, message, asked=None, left=None):
@@ -92,9 +74,8 @@ class LedgerRecord(NamedTuple):
 class PrivacyLedger:
     """A privacy budget for one dataset, which every fit is charged to.
 
-    Every refit spends again, and a search refits many times. Give the same ledger to everything
-    that looks at the data: the spend is committed *before* the data are read, and a release that
-    does not fit into the budget is refused.
+    Give the same ledger to everything that looks at the data: the spend is committed *before* the
+    data are read, and a release that does not fit into the budget is refused.
 
     Parameters
     ----------
@@ -118,22 +99,17 @@ class PrivacyLedger:
 
     Notes
     -----
-    **Totals.** The total eps is the smaller of the sum of all pure eps and the sum of all rho
-    converted at `delta`. If already the first release exceeds the cap by both, and fits by its
-    own eps and delta, then eps and delta add up.
+    The total eps is the smaller of the sum of all pure eps and the sum of all rho converted at
+    `delta`.
 
-    **Plain paths.** An estimator's ``ledger`` may also be the absolute path of the file. The file
-    must exist, so that a deleted ledger is an error and not a new budget. A relative path is
-    refused there, for it means another file after a change of the working directory. A
-    `PrivacyLedger` takes one, and keeps the file that it meant when the object was made.
+    An estimator's ``ledger`` may also be the absolute path of a file that exists: a deleted ledger
+    is an error and not a new budget.
 
-    **Processes.** Any number of threads and processes may use one file at once. Keep it on a local
-    disk: locks of network drives are not to be relied upon. What a ledger cannot know is that
-    its file was replaced by an older copy, or forged. A ledger in memory is shared by all its
-    copies and clones in its process; in any other process, also a forked one, it raises.
+    Any number of threads and processes may use one file at once. Keep it on a local disk: locks of
+    network drives are not to be relied upon. A ledger in memory is shared by its copies and clones.
 
-    **Searches.** A search goes on when a fit is refused. ``error_score="raise"`` stops it, and
-    :meth:`check` tells beforehand.
+    A search goes on when a fit is refused. ``error_score="raise"`` stops it, and :meth:`check`
+    tells beforehand.
 
     Examples
     --------
@@ -148,25 +124,25 @@ class PrivacyLedger:
     <PrivacyLedger in memory, for this process only: 0.75 of 1 eps spent in 1 release>
     """
 
+    _ledger_id = None  # of an object that takes any ledger at its path
+    _note = None
+
     def __init__(self, path=None, eps=None, delta=None, rho=None, *, neighbours=None):
         caps = _checked_caps(eps, delta, rho)
         neighbours = _checked_neighbours(neighbours)
         self._path = None if path is None else _checked_path(path, "path")
-        self._note = None
         if self._path is None:
             self._ledger_id = ledger_memory.create(caps, neighbours or ROWS)
         elif not os.path.lexists(self._path):
             ledger_file.create(self._path, caps, neighbours or ROWS)
-        store, key = self._store
-        contents = store.read(key)
+        contents = self._contents()
         self._ledger_id = contents.ledger_id
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(
                 f"the caps of a ledger cannot be changed: {self._path!r} was created with "
-                f"{caps_in_words(contents.caps)}, got {caps_in_words(caps)}."
+                f"{views.caps_in_words(contents.caps)}, got {views.caps_in_words(caps)}."
             )
-        if neighbours is not None:
-            self._refuse_other_neighbours(contents, neighbours)
+        self._refuse_other(contents, neighbours)
 
     @property
     def path(self):
@@ -184,19 +160,39 @@ class PrivacyLedger:
         return self._contents().neighbours
 
     def with_note(self, note):
-        """Return this ledger with a note that is written into every record made through it."""
-        return _pointing_at(self._path, self._ledger_id, _one_line(note, "note"))
+        """Return this ledger with a note that is written into every record made through it.
+
+        Parameters
+        ----------
+        note : str
+            A public text, such as the name of a project.
+
+        Returns
+        -------
+        ledger : PrivacyLedger
+        """
+        ledger = copy(self)
+        ledger._note = _one_line(note, "note")
+        return ledger
 
     def spent(self):
-        """Return what all recorded releases cost together, as a :class:`PrivacyLoss`."""
-        return total_of(self._contents())
+        """Return what all recorded releases cost together.
+
+        Returns
+        -------
+        total : PrivacyLoss
+        """
+        return views.total_of(self._contents())
 
     def remaining(self):
-        """Return what is left, as ``(eps, rho)``.
+        """Return what is left: a release of so much pure eps fits, or one of so much rho.
 
-        A further release of so much pure eps fits, whatever its mechanism, and so does one of so
-        much rho. Where the total is counted in rho, a mechanism with a small rho may get more eps
-        than that: :meth:`check` answers for a particular :class:`PrivacyLoss`.
+        Where the total is counted in rho, a mechanism with a small rho may get more eps than that:
+        :meth:`check` answers for a particular :class:`PrivacyLoss`.
+
+        Returns
+        -------
+        left : named tuple (eps, rho)
         """
         return _budget_left(self._contents())
 
@@ -207,10 +203,9 @@ class PrivacyLedger:
         ----------
         eps : float, PrivacyLoss, SearchPlan or estimator, default=None
             The eps of the release, or its whole cost, as in the ``privacy_`` of an estimator. Or
-            a search, a Pipeline or another estimator that is to be fitted, or what
-            :func:`plan_search` says about it.
+            a search or another estimator that is to be fitted, or its plan by :func:`plan_search`.
         delta : float, default=0.0
-            The delta of the release.
+            The delta of the release. If there is one, only its rho counts.
         rho : float or None, default=None
             The rho of the release, if it is known.
 
@@ -220,8 +215,8 @@ class PrivacyLedger:
         """
         contents, losses = self._contents(), planned_losses(eps)
         if losses is None:
-            losses = (_loss_of(eps, delta, rho, contents.neighbours),)
-            self._refuse_other_neighbours(contents, losses[0].neighbours)
+            losses = [_loss_of(eps, delta, rho, contents.neighbours)]
+            self._refuse_other(contents, losses[0].neighbours)
         return _fits(contents, losses)
 
     def spend(self, eps=None, *, what, delta=0.0, rho=None, columns=None, detail=None, note=None):
@@ -230,16 +225,14 @@ class PrivacyLedger:
         Parameters
         ----------
         eps, delta, rho
-            The cost of the release: numbers, which must hold for the neighbours of this ledger,
-            or a :class:`PrivacyLoss`.
+            The cost as in :meth:`check`: numbers, which must hold for the neighbours of this
+            ledger, or a :class:`PrivacyLoss`.
         what : str
             What will be released.
         columns : int, list of str or None, default=None
             The columns that it concerns: public names, or how many.
-        detail : str or None, default=None
-            Public facts about it.
-        note : str or None, default=None
-            A note for yourself.
+        detail, note : str or None, default=None
+            Public facts about it, and a note for yourself.
 
         Raises
         ------
@@ -250,12 +243,22 @@ class PrivacyLedger:
         charge(self, loss, what=what, columns=columns, detail=detail, note=note)
 
     def records(self):
-        """Return all recorded releases in the order in which they were committed."""
+        """Return all recorded releases in the order in which they were committed.
+
+        Returns
+        -------
+        records : list of named tuples of public facts
+        """
         return [_record_of(row) for row in self._contents().rows]
 
     def to_frame(self):
-        """Return all recorded releases as a pandas DataFrame with one row per release."""
-        pandas = optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
+        """Return all recorded releases as a table.
+
+        Returns
+        -------
+        table : pandas.DataFrame
+        """
+        pandas = views.optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
         return pandas.DataFrame(self.records(), columns=LedgerRecord._fields)
 
     def plot(self, ax=None):
@@ -264,14 +267,13 @@ class PrivacyLedger:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw.
 
         Returns
         -------
         ax : matplotlib Axes
         """
         title = "ledger in memory" if self._path is None else os.path.basename(self._path)
-        return plot_totals(self._contents(), title, ax)
+        return views.plot_totals(self._contents(), title, ax)
 
     @property
     def _store(self):
@@ -286,40 +288,22 @@ class PrivacyLedger:
     def _contents(self):
         store, key = self._store
         contents = store.read(key)
-        self._refuse_another_ledger(contents)
+        self._refuse_other(contents)
         return contents
 
-    def _refuse_another_ledger(self, contents):
+    def _refuse_other(self, contents, neighbours=None):
+        """Raise if the contents are of another ledger, or for other neighbours than these."""
         if self._ledger_id not in (contents.ledger_id, None):
             raise LedgerError(
                 f"the privacy ledger {self._path!r} is not the one that this object was made for: "
                 "it was deleted and created anew, and what had been spent is missing from it."
             )
-
-    def _refuse_other_neighbours(self, contents, neighbours):
-        if neighbours != contents.neighbours:
+        if neighbours not in (contents.neighbours, None):
             raise ValueError(
                 f"the privacy ledger {self._place} is for neighbours that differ by "
                 f"{contents.neighbours!r}, got {neighbours!r}. Their costs do not add up: use one "
                 'ledger with neighbours="rows" and another one with neighbours="people".'
             )
-
-    def _refusal(self, contents, losses, what):
-        """Return the error that refuses releases of these losses, or None if they fit.
-
-        Its text leaves out what they cost: a search prints a traceback for each different text,
-        and the candidates that cannot be paid for should share theirs.
-        """
-        if _fits(contents, losses):
-            return None
-        asked, caps, left = compose(losses), contents.caps, _budget_left(contents)
-        message = (
-            f"the privacy ledger {self._place} cannot pay for {what}: of its budget "
-            f"({caps_in_words(caps)}) only {left_in_words(left, caps)} is left."
-        )
-        if asked.delta > 0 and caps.delta == 0:
-            message += " With delta=0 it counts the pure eps of a release, whatever its delta."
-        return BudgetExceededError(message, asked, left)
 
     def __eq__(self, other):
         """Objects are equal if they spend from the same budget, whatever their notes."""
@@ -331,17 +315,17 @@ class PrivacyLedger:
     def __repr__(self):
         scope = ", for this process only" if self._path is None else ""
         try:
-            words = contents_in_words(self._contents())
+            words = views.sentence(self._contents())
         except LedgerError as error:  # an object must always be printable
             words = error
         return f"<PrivacyLedger {self._place}{scope}: {words}>"
 
     def _repr_html_(self):
         try:
-            bars = html_bars(self._contents())
+            bar = views.html_bar(self._contents())
         except LedgerError:
-            bars = ""
-        return f"<div>{html.escape(repr(self)[1:-1])}{bars}</div>"
+            bar = ""
+        return f"<div>{html.escape(repr(self)[1:-1])}{bar}</div>"
 
 
 def opened(ledger):
@@ -351,11 +335,12 @@ def opened(ledger):
     path = _checked_path(ledger, "ledger")
     if not os.path.isabs(ledger):
         raise ValueError(
-            "ledger must be an absolute path or a PrivacyLedger, for a relative path means another "
-            f"file after a change of the working directory, got {os.fspath(ledger)!r}. "
-            f"PrivacyLedger({os.fspath(ledger)!r}) keeps the file that it means now."
+            "ledger must be an absolute path, for a relative one means another file after a change "
+            f"of the working directory, or PrivacyLedger({os.fspath(ledger)!r}), which keeps it."
         )
-    return _pointing_at(path, ledger_id=None, note=None)
+    opened_ledger = object.__new__(PrivacyLedger)
+    opened_ledger._path = path
+    return opened_ledger
 
 
 def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
@@ -372,23 +357,21 @@ def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
         "columns": _checked_columns(columns),
         "detail": None if detail is None else shorten(_one_line(detail, "detail"), _LONGEST_DETAIL),
         "note": ledger._note if note is None else _one_line(note, "note"),
+        "account": _one_line(loss.account, "account"),
     }
     if loss.delta > 0 and loss.pure_eps < math.inf:
         facts["pure_eps"] = loss.pure_eps
-    if loss.account is not None:
-        facts["account"] = _one_line(loss.account, "account")
 
     def admit(contents):
-        ledger._refuse_another_ledger(contents)
-        ledger._refuse_other_neighbours(contents, loss.neighbours)
-        if refusal := ledger._refusal(contents, [loss], what):
-            raise refusal
+        ledger._refuse_other(contents, loss.neighbours)
+        if error := refusal(ledger, [loss], what, contents):
+            raise error
 
     store, key = ledger._store
     try:
         store.append(key, loss, facts, admit)
-    except BudgetExceededError as refusal:  # a search prints its traceback: make it short
-        raise refusal.with_traceback(None) from None
+    except BudgetExceededError as error:  # a search prints its traceback: make it short
+        raise error.with_traceback(None) from None
 
 
 @singledispatch
@@ -396,23 +379,27 @@ def planned_losses(cost):
     """Return the costs of all releases of a plan; None if `cost` is not of a registered type."""
 
 
-def refusal_in_words(ledger, losses, what):
-    """Return why the ledger of an estimator cannot pay for releases of these losses, or None."""
-    ledger = opened(ledger)
-    refusal = ledger._refusal(ledger._contents(), losses, what)
-    return refusal and str(refusal)
+def refusal(ledger, losses, what, contents=None):
+    """Return the error that refuses releases of these losses, or None if the ledger can pay.
 
-
-def _pointing_at(path, ledger_id, note):
-    """Return an object for a ledger that exists. Without an id it takes any ledger at its path."""
-    ledger = object.__new__(PrivacyLedger)
-    ledger.__dict__.update(_path=path, _ledger_id=ledger_id, _note=note)
-    return ledger
+    Its text leaves out what they cost: a search prints a traceback for each different text, and
+    the candidates that cannot be paid for should share theirs.
+    """
+    contents = contents or ledger._contents()
+    if _fits(contents, losses):
+        return None
+    asked, caps, left = compose(losses), contents.caps, _budget_left(contents)
+    message = (
+        f"the privacy ledger {ledger._place} cannot pay for {what}: of its budget "
+        f"({views.caps_in_words(caps)}) only {views.left_in_words(left, caps)} is left."
+    )
+    if asked.delta > 0 and caps.delta == 0:
+        message += " With delta=0 it counts the pure eps of a release, whatever its delta."
+    return BudgetExceededError(message, asked, left)
 
 
 def _fits(contents, losses):
-    caps = contents.caps
-    total = best_composition((*contents.rows, *losses), caps.delta, caps.eps)
+    total, caps = views.total_of(contents, losses), contents.caps
     return all(
         cap is None or amount <= cap * (1 + _SLACK)
         for amount, cap in ((total.eps, caps.eps), (total.rho, caps.rho))
@@ -421,20 +408,16 @@ def _fits(contents, losses):
 
 def _budget_left(contents):
     """Return the largest pure eps, and the largest rho, with which `_fits` stays true."""
-    rows, caps = contents.rows, contents.caps
-    sums = compose(rows)
-    limits = [BudgetLeft(math.inf, math.inf)]
+    caps, sums = contents.caps, compose(contents.rows)
+    eps = rho = math.inf
+    if caps.eps is not None:
+        most_rho = rho_of_approximate_dp(caps.eps, caps.delta) if caps.delta > 0 else 0.0
+        rho = max(most_rho - sums.rho, 0.0)
+        eps = max(caps.eps - sums.pure_eps, eps_of_pure(rho))
     if caps.rho is not None:
         rho_left = max(caps.rho - sums.rho, 0.0)
-        limits.append(BudgetLeft(eps_of_pure(rho_left), rho_left))
-    if caps.eps is not None and counts_by_sums(rows, caps.delta, caps.eps):
-        limits.append(BudgetLeft(max(caps.eps - sums.eps, 0.0), 0.0))
-    elif caps.eps is not None:
-        most_rho = rho_of_approximate_dp(caps.eps, caps.delta) if caps.delta > 0 else 0.0
-        rho_left = max(most_rho - sums.rho, 0.0)
-        pure_left = max(caps.eps - sums.pure_eps, 0.0)
-        limits.append(BudgetLeft(max(pure_left, eps_of_pure(rho_left)), rho_left))
-    return BudgetLeft(*map(min, zip(*limits, strict=True)))
+        eps, rho = min(eps, eps_of_pure(rho_left)), min(rho, rho_left)
+    return BudgetLeft(eps, rho)
 
 
 def _loss_of(eps, delta, rho, neighbours):
@@ -466,11 +449,10 @@ def _checked_neighbours(neighbours):
 
 def _checked_path(path, name):
     """Return an absolute path, so that a change of the working directory changes nothing."""
-    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        allowed = "a path" if name == "path" else "None, a PrivacyLedger or a path"
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str) or text in ("", ":memory:") or "\0" in text:
+        allowed = "None or a path" if name == "path" else "None, a PrivacyLedger or a path"
         raise ValueError(f"{name} must be {allowed}, got {shown(path)}.")
-    if os.fspath(path) in ("", ":memory:") or "\0" in os.fspath(path):
-        raise ValueError(f"{name} must name a file, got {shown(path)}.")
     return os.path.abspath(path)
 
 
@@ -493,18 +475,9 @@ def _checked_columns(columns):
 
 
 def _record_of(row):
-    facts = json.loads(row.facts)
-    columns = facts["columns"]
-    return LedgerRecord(
-        time=datetime.fromisoformat(facts["time"]),
-        what=facts["what"],
-        columns=tuple(columns) if isinstance(columns, list) else columns,
-        detail=facts["detail"],
-        eps=row.eps,
-        delta=row.delta,
-        rho=row.rho,
-        pure_eps=row.pure_eps,
-        account=facts.get("account"),
-        seeded=not row.os_randomness,
-        note=facts["note"],
-    )
+    facts = {"account": None, "pure_eps": row.pure_eps} | json.loads(row.facts)
+    facts["time"] = datetime.fromisoformat(facts["time"])
+    if isinstance(facts["columns"], list):
+        facts["columns"] = tuple(facts["columns"])
+    costs = {"eps": row.eps, "delta": row.delta, "rho": row.rho}
+    return LedgerRecord(**costs, seeded=not row.os_randomness, **facts)

@@ -1,4 +1,4 @@
-"""Ledgers in memory, for the process that made them: copies and pickles hold an id, no budget."""
+"""Ledgers in memory, with the interface of `ledger.file`; copies and pickles only hold an id."""
 
 import os
 import threading

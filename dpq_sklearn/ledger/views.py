@@ -6,20 +6,31 @@ from dataclasses import replace
 from dpq_sklearn.accounting.losses import PEOPLE, best_composition
 
 
-def total_of(contents):
-    """Return what all releases of a ledger cost together."""
-    total = best_composition(contents.rows, contents.caps.delta, contents.caps.eps)
+def total_of(contents, more=()):
+    """Return what all releases of a ledger cost together, and those of `more` losses too."""
+    total = best_composition((*contents.rows, *more), contents.caps.delta)
     return replace(total, neighbours=contents.neighbours)
 
 
-def contents_in_words(contents):
+def sentence(contents):
     """Return how much of which budget was spent in how many releases."""
-    spent = total_of(contents)
-    parts = [f"{part} {unit}" for unit, part, _ in _spent_of_caps(spent, contents.caps)]
-    parts = " and ".join(parts) or loss_in_words(spent)
-    n_releases = len(contents.rows)
-    releases = f"{n_releases} release{'' if n_releases == 1 else 's'}"
-    return f"{parts} spent in {releases}{' about people' * (contents.neighbours == PEOPLE)}"
+    parts = [f"{spent:.6g} of {cap:g} {unit}" for unit, spent, cap in _spent_of_caps(contents)]
+    spent = " and ".join(parts) or loss_in_words(total_of(contents))
+    releases = f"{len(contents.rows)} release{'s' * (len(contents.rows) != 1)}"
+    return f"{spent} spent in {releases}{' about people' * (contents.neighbours == PEOPLE)}"
+
+
+def html_bar(contents):
+    """Return a bar that is filled by the share of the cap that is spent; of two, the larger one."""
+    shares = [spent / cap for _, spent, cap in _spent_of_caps(contents)]
+    return f'<br><meter value="{max(shares):.3f}"></meter>' if shares else ""
+
+
+def _spent_of_caps(contents):
+    """Return the unit of each cap, what was spent of it, and the cap."""
+    total, caps = total_of(contents), contents.caps
+    amounts = (("eps", total.eps, caps.eps), ("rho", total.rho, caps.rho))
+    return [amount for amount in amounts if amount[-1] is not None]
 
 
 def caps_in_words(caps):
@@ -40,12 +51,6 @@ def left_in_words(left, caps):
     return f"eps={left.eps:.6g}" + (f" (or rho={left.rho:.6g})" if left.rho > 0 else "")
 
 
-def html_bars(contents):
-    """Return a bar for each cap, filled by the share that is spent."""
-    bars = _spent_of_caps(total_of(contents), contents.caps)
-    return "".join(_html_bar(*bar) for bar in bars)
-
-
 def plot_totals(contents, title, ax=None):
     """Plot the total after each release against the cap; return the axes."""
     pyplot = optional_module("matplotlib.pyplot", "PrivacyLedger.plot", "dpq-sklearn[plot]")
@@ -60,8 +65,7 @@ def plot_totals(contents, title, ax=None):
         ax.axhline(cap, color="black", linestyle="--", label=f"cap: {unit} = {cap:g}")
         ax.legend(loc="lower right")
     ax.set(xlabel="releases", ylabel=f"total {unit}", title=title)
-    ax.set_xlim(0, max(len(rows), 1) + 0.5)
-    ax.set_ylim(bottom=0)
+    ax.set(xlim=(0, max(len(rows), 1) + 0.5), ylim=(0, None))
     return ax
 
 
@@ -73,22 +77,3 @@ def optional_module(module, what, requirement):
         name = module.partition(".")[0]
         message = f"{what} needs {name}: pip install '{requirement}'."
         raise ImportError(message, name=name) from error
-
-
-def _spent_of_caps(spent, caps):
-    """Return for each cap its unit, what was spent of it in words, and as a share."""
-    return [
-        (unit, f"{getattr(spent, unit):.6g} of {cap:g}", min(getattr(spent, unit) / cap, 1.0))
-        for unit, cap in (("eps", caps.eps), ("rho", caps.rho))
-        if cap is not None
-    ]
-
-
-def _html_bar(unit, part, share):
-    style = "width:20em;height:0.8em;border:1px solid #888;background:#eee"
-    inner = f"width:{share:.1%};height:100%;background:#c44e52"
-    label = f"{part} {unit} spent"
-    return (
-        f'<div role="img" aria-label="{label}" title="{label}" style="{style}">'
-        f'<div style="{inner}"></div></div>'
-    )

@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import ROUNDING, Budget, Cost, exponential_cost
+from dpq_sklearn.accounting.budgets import Budget, Cost, exponential_cost
 from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.engine.base_measure import step_measure
 from dpq_sklearn.engine.exponential import Nodes, draw
@@ -38,6 +38,7 @@ def quantile_tree(quantiles, budget):
     A node spends a part of what its path has left and hands the rest to *each* child, so that a
     shallow branch does not waste the share of a deep one. The part is the node's sensitivity
     beside the sum of sensitivities on an average path below: 1 / levels where all ask for medians.
+    With a budget of draws all nodes of a level have one eps (`level_pattern`).
     """
     return _quantile_tree(tuple(map(float, quantiles)), budget)
 
@@ -58,24 +59,62 @@ def _quantile_tree(quantiles, budget):
         above = (last - middle - 1) * need(middle + 1, last, quantiles[middle], q_above)
         return max(q, 1 - q) + (below + above) / max(last - first - 1, 1)
 
-    def subtree(first, last, q_below, q_above, budget):
+    def subtree(first, last, q_below, q_above, budget, depth):
         if first == last:
             return None
         middle, q = split(first, last, q_below, q_above)
-        share = max(q, 1 - q) / need(first, last, q_below, q_above)
-        if budget.unit == "draw":  # every draw has the same eps
-            share, rest = 1.0, budget
+        if budget.unit == "draw":
+            eps, rest = budget.amount * level_pattern(quantiles)[depth], budget
         else:
+            share = max(q, 1 - q) / need(first, last, q_below, q_above)
+            eps = budget.part(share).exponential_eps()
             rest = budget.part(1 - share) if last - first > 1 else budget
         return QuantileNode(
             index=middle,
             q=q,
-            eps=budget.part(share).exponential_eps(),
-            left=subtree(first, middle, q_below, quantiles[middle], rest),
-            right=subtree(middle + 1, last, quantiles[middle], q_above, rest),
+            eps=eps,
+            left=subtree(first, middle, q_below, quantiles[middle], rest, depth + 1),
+            right=subtree(middle + 1, last, quantiles[middle], q_above, rest, depth + 1),
         )
 
-    return subtree(0, len(quantiles), 0.0, 1.0, budget.before_rounding(len(quantiles)))
+    return subtree(0, len(quantiles), 0.0, 1.0, budget.before_rounding(len(quantiles)), 0)
+
+
+@lru_cache(maxsize=256)
+def level_pattern(quantiles):
+    """Return the eps of the levels in proportion, the least of them 1, if a level has one eps.
+
+    With the budget sum(eps^2), the variances sum(A / eps^2) of all quantiles are least where eps^4
+    is proportional to A, what the level adds to all variances at eps = 1.
+    """
+    n_levels = len(quantiles).bit_length()
+    unit = np.eye(n_levels)
+
+    def variances(first, last, q_below, q_above, of_low, of_high, of_both, depth):
+        """Return the sum of variances in this subtree, as shares of the levels."""
+        if first == last:
+            return np.zeros(n_levels)
+        middle = (first + last) // 2
+        q = (quantiles[middle] - q_below) / (q_above - q_below)
+        here, of_left, of_right = _variance(q, unit[depth], of_low, of_high, of_both)
+        left = first, middle, q_below, quantiles[middle], of_low, here, of_left
+        right = middle + 1, last, quantiles[middle], q_above, here, of_high, of_right
+        return here + variances(*left, depth + 1) + variances(*right, depth + 1)
+
+    nothing = np.zeros(n_levels)
+    pattern = variances(0, len(quantiles), 0.0, 1.0, nothing, nothing, nothing, 0) ** 0.25
+    return tuple((pattern / pattern.min()).tolist())
+
+
+def _variance(q, own, of_low, of_high, of_both):
+    """Return the variance of a node's rank, and its covariances with the lower and the upper end.
+
+    A node's own error is two-sided exponential, with variance 2 / eta^2; `own` is 1 / eps^2. To it
+    comes the error of its target: q of that of its upper end and 1 - q of that of its lower end.
+    """
+    here = 8 * max(q, 1 - q) ** 2 * own
+    here = here + q**2 * of_high + (1 - q) ** 2 * of_low + 2 * q * (1 - q) * of_both
+    return here, q * of_both + (1 - q) * of_low, q * of_high + (1 - q) * of_both
 
 
 @dataclass(frozen=True)
@@ -118,14 +157,20 @@ def _tree_levels(quantiles, budget):
 
 def levels_of_columns(quantiles, budgets):
     """Return the levels of the trees of all columns from the roots down."""
-    trees = [
-        _tree_levels(tuple(map(float, q)), budget)
-        for q, budget in zip(quantiles, budgets, strict=True)
-    ]
+    return _levels_of_columns(tuple(tuple(map(float, q)) for q in quantiles), tuple(budgets))
+
+
+@lru_cache(maxsize=32)
+def _levels_of_columns(quantiles, budgets):
+    levels = []
+    trees = [_tree_levels(q, budget) for q, budget in zip(quantiles, budgets, strict=True)]
     for depth in range(max(map(len, trees))):
         rows = [(column, tree[depth]) for column, tree in enumerate(trees) if len(tree) > depth]
         columns = np.repeat([column for column, _ in rows], [row[0].size for _, row in rows])
-        yield Level(columns, *map(np.concatenate, zip(*(row for _, row in rows), strict=True)))
+        levels.append(
+            Level(columns, *map(np.concatenate, zip(*(row for _, row in rows), strict=True)))
+        )
+    return levels
 
 
 class ApproximateQuantiles(Defaults):
@@ -156,13 +201,12 @@ class ApproximateQuantiles(Defaults):
         for level in levels_of_columns(quantiles, budgets):
             column, below, above = level.column, level.below, level.above
             lo, hi = positions[column, below], positions[column, above]
-            is_open_lo = grid.is_open_low[column] & (below == 0)
-            is_open_hi = grid.is_open_high[column] & (above == n_quantiles[column] + 1)
-            known = np.where(
-                level.neighbour >= 0, level.neighbour, np.where(is_open_lo, above, below)
-            )
+            is_released = np.array((below > 0, above <= n_quantiles[column]))
+            is_open = ~is_released & (grid.is_open_low[column], grid.is_open_high[column])
+            closed_end = np.where(is_open[0], above, below)
+            known = np.where(level.neighbour >= 0, level.neighbour, closed_end)
             cells = np.array((lo, hi, positions[column, known])) // per_cell
-            measure = step_measure(grid, column, *cells, is_open_lo, is_open_hi)
+            measure = step_measure(grid, column, *cells, is_open, is_released)
             lo_rank, hi_rank = split_ranks[column, below], split_ranks[column, above]
             nodes = Nodes(
                 column, lo, hi, lo_rank, hi_rank, level.q, level.eps, level.is_leaf, measure
@@ -191,30 +235,28 @@ class ApproximateQuantiles(Defaults):
         The nodes of a level with one eps are one bounded-range draw for a record, as its weights
         in them sum to at most 1. The levels of all columns are an adaptive sequence of draws.
         """
-        depths = [len(_tree_levels(tuple(map(float, q)), Budget(1.0, "draw"))) for q in quantiles]
-        weights = np.sqrt(np.asarray(shares) / max(shares))  # as zCDP would share
-        pattern = np.repeat(weights, depths)
-        scale = largest_scale(tuple(pattern.tolist()), eps * (1 - ROUNDING), delta)
-        return None if scale is None else tuple(Budget(scale * w, "draw") for w in weights.tolist())
+        weights = np.sqrt(np.asarray(shares) / max(shares)).tolist()  # as zCDP would share
+        # No column looks at another, so any order that keeps its levels in order is right.
+        columns = sorted(zip(weights, quantiles, strict=True), reverse=True)
+        pattern = [weight * level for weight, q in columns for level in level_pattern(q)]
+        scale = largest_scale(tuple(pattern), eps, delta)
+        return tuple(Budget(scale * weight, "draw") for weight in weights)
 
     def rank_errors(self, quantiles, budget):
         """Return the standard deviation of the rank of each quantile, for untied data.
 
-        A node's own error is two-sided exponential, with variance 2 / eta^2. To it comes the error
-        of its target: q of that of its upper end and 1 - q of that of its lower end. The variances
-        of the two ends and their covariance are all that a node needs to know.
+        The variances of the two ends and their covariance are all that a node needs to know.
         """
         variances = np.empty(len(quantiles))
 
         def visit(tree, of_low, of_high, of_both):
             if tree is None:
                 return
-            up, down = tree.q, 1 - tree.q
-            own = 2 * (2 * max(up, down) / tree.eps) ** 2
-            here = own + up**2 * of_high + down**2 * of_low + 2 * up * down * of_both
+            own = 1 / tree.eps**2
+            here, of_left, of_right = _variance(tree.q, own, of_low, of_high, of_both)
             variances[tree.index] = here
-            visit(tree.left, of_low, here, up * of_both + down * of_low)
-            visit(tree.right, here, of_high, up * of_high + down * of_both)
+            visit(tree.left, of_low, here, of_left)
+            visit(tree.right, here, of_high, of_right)
 
         visit(quantile_tree(quantiles, budget), 0.0, 0.0, 0.0)
         return np.sqrt(variances)

@@ -35,7 +35,8 @@ class IndependentExponential(Defaults):
         column = np.repeat(np.arange(len(sizes)), sizes)
         eps = np.repeat(list(map(self._eps_of_draw, quantiles, budgets)), sizes)
         first, last = grid.first[column], grid.end[column] - 1
-        is_open = grid.is_open_low[column], grid.is_open_high[column]
+        is_open = np.array((grid.is_open_low[column], grid.is_open_high[column]))
+        is_any, closed_end = np.ones_like(is_open), np.where(is_open[0], last, first)
         return Nodes(
             column=column,
             lo=per_cell * first,
@@ -45,9 +46,7 @@ class IndependentExponential(Defaults):
             q=np.concatenate(quantiles).astype(np.float64),
             eps=eps,
             is_leaf=np.ones(column.size, dtype=bool),
-            measure=step_measure(
-                grid, column, first, last, np.where(is_open[0], last, first), *is_open
-            ),
+            measure=step_measure(grid, column, first, last, closed_end, is_open, ~is_any),
         )
 
     def cost(self, quantiles, budget):

@@ -1,0 +1,105 @@
+"""
+What if a person has many rows?
+===============================
+
+Visits, purchases and measurements come in several rows a person. A promise for rows is then a weak
+promise for people: somebody with 50 rows is protected by 50 times the ``eps``. There are three ways
+to promise ``eps=1`` to people:
+
+- ``eps / 50`` for a row, if it is known that nobody has more than 50 rows,
+- one random row of each person, and the others are thrown away,
+- ``groups``, which says whose row each one is: each of a person's k rows weighs 1/k, and all of
+  them together cost what one row costs.
+
+How far off are the quartiles?
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from dpq_sklearn import dp_quantiles
+
+# %%
+# Made-up blood pressures of 2,000 people who came once to 50 times: in one table those who come
+# often have the same pressures as the others, in the other table they have higher ones.
+rng = np.random.default_rng(0)
+n_people, most_visits = 2_000, 50
+n_visits = np.minimum(rng.geometric(0.1, n_people), most_visits)
+person = np.repeat(np.arange(n_people), n_visits)
+
+
+def blood_pressures(rise):
+    level_of = rng.normal(125, 12, n_people) + rise * np.log(n_visits)
+    return rng.normal(level_of[person], 8).round(1)
+
+
+tables = {
+    "visits tell nothing": blood_pressures(rise=0),
+    "frequent visitors have higher pressure": blood_pressures(rise=5),
+}
+print(f"{person.size:,} rows of {n_people:,} people, of whom nobody has more than {n_visits.max()}")
+
+# %%
+# The quartiles in question are those of *a random row of a random person*. The error is counted in
+# people: how many of 100 lie between a private quartile and the exact one.
+q, n_trials = np.array([0.25, 0.5, 0.75]), 100
+weights = 1 / n_visits[person] / n_people
+first_rows = np.cumsum(n_visits) - n_visits
+
+
+def people_between(values, x):
+    """Return how many of 100 people lie between each value and the exact quartile."""
+    below = np.array([weights[x < value].sum() for value in values])
+    up_to = np.array([weights[x <= value].sum() for value in values])
+    return 100 * np.maximum(np.maximum(below - q, q - up_to), 0)
+
+
+def share_of_eps(x):
+    return dp_quantiles(x, q, eps=1.0 / most_visits)
+
+
+def one_random_row(x):
+    return dp_quantiles(x[first_rows + rng.integers(0, n_visits)], q, eps=1.0)
+
+
+def with_groups(x):
+    return dp_quantiles(x, q, eps=1.0, groups=person)
+
+
+ways = {
+    "eps / 50 for each row": (share_of_eps, "^", "#E69F00"),
+    "one random row of each person": (one_random_row, "s", "#009E73"),
+    "groups": (with_groups, "o", "#0072B2"),
+}
+errors = {
+    table: {
+        name: np.array([people_between(way(x), x) for _ in range(n_trials)])
+        for name, (way, _, _) in ways.items()
+    }
+    for table, x in tables.items()
+}
+for table, of_ways in errors.items():
+    print(f"\n{table:38}  1st quartile  median  3rd quartile")
+    for name, found in of_ways.items():
+        first, median, third = found.mean(axis=0)
+        print(f"  {name:36}  {first:12.2f}  {median:6.2f}  {third:12.2f}")
+
+# %%
+# A share of ``eps`` is noisy. It also answers another question, since most rows are those of people
+# who come often. One random row of each person answers the right question from fewer rows.
+# ``groups`` answers it from all rows.
+fig, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constrained")
+places = np.arange(3)
+for ax, (table, of_ways) in zip(axes, errors.items(), strict=True):
+    for shift, (name, (_, marker, color)) in zip((-0.2, 0.0, 0.2), ways.items(), strict=True):
+        mean = of_ways[name].mean(axis=0)
+        error = of_ways[name].std(axis=0, ddof=1) / np.sqrt(n_trials)
+        style = {"fmt": marker, "color": color, "ms": 8, "capsize": 4}
+        ax.errorbar(places + shift, mean, error, **style, label=name)
+    ax.set_xticks(places, ["1st quartile", "median", "3rd quartile"])
+    ax.set(title=table, yscale="log", xlim=(-0.5, 2.5))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.spines[["top", "right"]].set_visible(False)
+axes[0].set_ylabel("mean error: people of 100 in between")
+fig.legend(*axes[0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside lower center")
+plt.show()
