@@ -1,0 +1,83 @@
+"""The audit of examples/benchmarks notices a release that overspends, and no other one."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpq_sklearn.accounting.budgets import Budget
+from dpq_sklearn.mechanisms import aq
+
+PATH = Path(__file__).parents[1] / "examples" / "benchmarks" / "audit.py"
+if not PATH.exists():  # an installed package has no examples
+    pytest.skip("examples are not here", allow_module_level=True)
+spec = importlib.util.spec_from_file_location("audit", PATH)
+audit = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(audit)
+
+
+def only(name, unit):
+    return [one for one in audit.all_audits() if (one.name, one.unit) == (name, unit)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["aq, 1 quantile", "ind_exp, people"])
+def test_exit_code_says_whether_a_mechanism_overspends(name, monkeypatch, capsys):
+    audits = only(name, "rho")
+    monkeypatch.setattr(audit, "all_audits", lambda: audits)
+    assert audit.main(["--samples", "4000", "--seed", "0"]) == 0
+    assert "No claim is exceeded" in capsys.readouterr().out
+    exponential_eps = Budget.exponential_eps
+    monkeypatch.setattr(Budget, "exponential_eps", lambda self: 1.5 * exponential_eps(self))
+    for cached in ("_quantile_tree", "_tree_levels"):
+        monkeypatch.setattr(aq, cached, getattr(aq, cached).__wrapped__)
+    assert audit.main(["--samples", "4000", "--seed", "0"]) == 1
+    assert "EXCEEDED" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_no_claim_of_the_package_is_exceeded(capsys):
+    assert audit.main(["--samples", "400", "--seed", "0"]) == 0
+    printed = capsys.readouterr().out
+    for name in ("aq", "joint_exp", "ind_exp", "agg_tree", "auto", "dp_count", "dp_histogram"):
+        assert printed.count(f"\n{name}") >= 2  # for eps and for rho
+
+
+@pytest.mark.parametrize("unit", ["eps", "rho"])
+def test_bounds_approach_the_truth_from_below(unit, rng):
+    """Randomised response of eps = 1 on one of two numbers, the other one is noise."""
+    p = math.e / (1 + math.e)
+    truth = 1.0 if unit == "eps" else audit.least_loss("rho", np.array(p), np.array(1 - p))
+    bounds = {}
+    for n in (400, 40_000):
+        one, other = (
+            np.column_stack((rng.random(n) < chance, rng.random(n))) for chance in (p, 1 - p)
+        )
+        bounds[n] = audit.lower_bound(unit, one, other, 1e-3)
+    assert 0 < bounds[400] < bounds[40_000] <= truth
+    assert bounds[40_000] > 0.85 * truth
+
+
+def test_equal_distributions_have_no_loss(rng):
+    for unit in ("eps", "rho"):
+        outcomes = rng.normal(size=(2, 3000, 1))
+        assert audit.lower_bound(unit, *outcomes, 1e-3) < 0.01
+
+
+def test_losses_of_an_event_are_those_of_two_bernoulli_distributions():
+    p, q = np.array([0.5, 0.2, 0.1]), np.array([0.1, 0.2, 0.4])
+    np.testing.assert_allclose(audit.least_loss("eps", p, q), [math.log(5), 0, 0])
+    rho = audit.least_loss("rho", p, q)
+    kl = 0.5 * math.log(5) + 0.5 * math.log(5 / 9)
+    assert rho[0] == pytest.approx(kl, rel=0.05)
+    assert rho[1] == rho[2] == 0
+
+
+def test_bounds_of_chances_hold_as_often_as_they_should(rng):
+    n_hits = rng.binomial(200, 0.3, size=4000)
+    low, high = audit.bounds_of_chances(n_hits, n_hits, 200, 0.1)
+    assert 0.02 < np.mean(low > 0.3) <= 0.055
+    assert 0.02 < np.mean(high < 0.3) <= 0.055
+    assert audit.bounds_of_chances(np.array(0), np.array(200), 200, 0.1) == (0.0, 1.0)
