@@ -27,8 +27,9 @@ from functools import partial
 import numpy as np
 from timing import best_seconds, seconds
 
-from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, _batches
-from dpq_sklearn.engine.grid import UnboundedGrid
+from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer
+from dpq_sklearn.data import threads
+from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.summaries import SUMMARY_RESOLUTION, SummaryBuilder, merge, summarize
 
 ROWS_PER_BATCH = 10**6
@@ -119,7 +120,7 @@ def seconds_without_core(thread=None):
 
 def watched_seconds(function):
     """Return the time that a function takes, and the same without the waiting for a core."""
-    _batches.ThreadPoolExecutor = WatchedPool
+    threads.ThreadPoolExecutor = WatchedPool
     WatchedPool.waited, before = 0.0, seconds_without_core()
     taken = seconds(function)
     return taken, taken - WatchedPool.waited - (seconds_without_core() - before)
@@ -289,9 +290,9 @@ def plot_cost(by_rows, by_columns, n_rows, out):
 
 def bench_model(scale, out):
     """Measure what counting and merging take, then work out larger numbers."""
-    grid = UnboundedGrid(2**SUMMARY_RESOLUTION)
+    grid = make_grid([(-np.inf, np.inf)], SUMMARY_RESOLUTION)
     rng = np.random.default_rng(0)
-    builder, n_rows = SummaryBuilder(grid), int(2e7 * scale)
+    builder, n_rows = SummaryBuilder(grid, 0), int(2e7 * scale)
     counting = 0.0
     for batch in made_batches(n_rows):
         start = time.perf_counter()
@@ -299,8 +300,8 @@ def bench_model(scale, out):
         counting += time.perf_counter() - start
     whole = builder.summary()
     partition = rng.lognormal(size=ROWS_PER_BATCH)
-    (summarizing,) = best_seconds([lambda: summarize(partition, grid)], 5)
-    parts = [summarize(rng.lognormal(size=ROWS_PER_BATCH), grid) for _ in range(8)]
+    (summarizing,) = best_seconds([lambda: summarize(partition, grid, 0)], 5)
+    parts = [summarize(rng.lognormal(size=ROWS_PER_BATCH), grid, 0) for _ in range(8)]
     (merging,) = best_seconds([lambda: merge(*parts)], 5)
     pairs = sum(part.cells.size for part in parts)
     print(f"\nmeasured: one log-normal column, {SUMMARY_RESOLUTION} bits")
