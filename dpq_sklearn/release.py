@@ -8,6 +8,7 @@ What follows, such as edges and tails, is computed from released numbers and pub
 """
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from traceback import clear_frames
@@ -201,11 +202,8 @@ def plan_automatically(finenesses, **request):
     The released count will choose among them (`ReleasePlan.chosen`), so the price is the highest.
     """
     plans = [plan_release(finenesses[0], with_count=True, **request)]
-    for quantiles in finenesses[1:]:
-        try:
-            plans.append(plan_release(quantiles, with_count=True, **request))
-        except ValueError:  # so many quantiles cannot be guaranteed with so little budget
-            break
+    with suppress(ValueError):  # so many quantiles may be too many to be guaranteed in floats
+        plans.extend(plan_release(q, with_count=True, **request) for q in finenesses[1:])
     losses = [plan.loss for plan in plans]
     worst = {
         part: max(getattr(loss, part) for loss in losses)
