@@ -137,7 +137,12 @@ def plan_release(
     if adds_up:
         accounts = [account for account in accounts if account.name != "optimal composition"]
 
-    account = min(accounts, key=lambda account: _error_of(engine, quantiles, account.budgets))
+
+    def regret(account):
+        """Return the predicted error, a little more if a delta is spent for it."""
+        return _error_of(engine, quantiles, account.budgets) * (1.02 if account.delta else 1.0)
+
+    account = min(accounts, key=regret)
     costs = [_cost_of(engine, *column) for column in zip(quantiles, account.budgets, strict=True)]
     if account.count_budget is not None:
         costs.append(CountNoise(account.count_budget).cost())
