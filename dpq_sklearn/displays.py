@@ -41,10 +41,8 @@ class DPQuantileDisplay:
     ----------
     note : str or None
         A line under the title, which says if the released numbers of an estimator look wrong.
-    ax_ : matplotlib Axes
-        The axes that were drawn on.
-    figure_ : matplotlib Figure
-        Its figure.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        What was drawn on.
 
     Examples
     --------
@@ -92,19 +90,18 @@ class DPQuantileDisplay:
         x_public = None if X_public is None else read_matrix(checked_table(X_public))[:, index]
         if n_rows is None and x_public is not None:
             n_rows = x_public.size
+        quantiles = values = estimator._private_edges()[index]
         if hasattr(estimator, "bin_edges_"):
-            kind, values = "bins", estimator.bin_edges_[index][1:-1]
-            shares = np.arange(1, values.size + 1) / (values.size + 1)
-            errors, tail = estimator.rank_error_[index], 0
+            kind, shares = "bins", np.arange(1, values.size + 1) / (values.size + 1)
+            errors = estimator.rank_error_[index]
         else:
             kind, values, shares = "cdf", estimator.quantiles_[:, index], estimator.references_
             # The knots of the tails are as uncertain as the quantile that they continue.
-            errors = estimator.rank_error_[:, index]
-            tail = (values.size - errors.size) // 2
-            errors = np.pad(errors, tail, mode="edge")
+            tail = (values.size - quantiles.size) // 2
+            errors = np.pad(estimator.rank_error_[:, index], tail, mode="edge")
         band = None if n_rows is None else 2 * errors / n_rows
         display = cls(values, shares, errors=band, kind=kind, name=name, x_public=x_public)
-        display.note = _warning(values[tail : values.size - tail], values[0], band)
+        display.note = _warning(quantiles, values[0], band)
         return display.plot(ax=ax)
 
     def plot(self, ax=None):
