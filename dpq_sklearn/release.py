@@ -29,7 +29,7 @@ from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.ledger.ledger import charge
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.registry import checked_mechanism
-from dpq_sklearn.quality import cautious_count, is_near_enough
+from dpq_sklearn.quality import chosen_plan
 
 # The share of a fit's budget that its count of rows gets: it costs 1.6% of accuracy.
 COUNT_SHARE = 1 / 64
@@ -66,10 +66,10 @@ class ReleasePlan:
         return [_rank_errors_of(self.mechanism, *column).copy() for column in columns]
 
     def chosen(self, n_rows):
-        """Return the finest plan that the released number of rows is enough for."""
-        n_low = cautious_count(n_rows, self.count_budget) if self.finer_plans else n_rows
-        enough = [plan for plan in self.finer_plans if is_near_enough(plan, n_low)]
-        return replace(enough[-1], loss=self.loss) if enough else self
+        """Return the plan that the released number of rows asks for."""
+        if not self.finer_plans:
+            return self
+        return replace(chosen_plan((self, *self.finer_plans), n_rows), loss=self.loss)
 
     def draw(self, records, randomness):
         """Return the `Release`: the count first, then the quantiles."""
@@ -136,7 +136,6 @@ def plan_release(
     accounts = _accounts(engine, quantiles, shares, eps, delta, rho, with_count)
     if adds_up:
         accounts = [account for account in accounts if account.name != "optimal composition"]
-
 
     def regret(account):
         """Return the predicted error, a little more if a delta is spent for it."""

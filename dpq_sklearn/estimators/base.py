@@ -1,6 +1,5 @@
 """What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
 
-import warnings
 from copy import copy
 from itertools import chain, islice, repeat, zip_longest
 from numbers import Integral, Real
@@ -34,11 +33,11 @@ from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_fea
 from dpq_sklearn.mechanisms.registry import MECHANISMS
 from dpq_sklearn.quality import (
     AUTO_BINS,
-    PrivacyNoiseWarning,
     cautious_count,
     errors_in_bins,
     noise_warning,
     verdict,
+    warn_of_noise,
 )
 from dpq_sklearn.release import neighbours_of, pay, plan_automatically, release
 
@@ -239,7 +238,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
         text = noise_warning(released, self._count_parameter, replan)
         if text is not None:
-            warnings.warn(text, PrivacyNoiseWarning, stacklevel=5)
+            warn_of_noise(text)
 
     def quality_report(self):
         """Say how good the private quantiles of each feature are expected to be.
