@@ -26,7 +26,7 @@ MOST_LOST_BINS = 16
 CAUTION = 1.0
 # Without knowing where the data are, the draws have to tell them from the rest of the number line:
 # so many nats are needed between two bounds and if an end is open.
-NATS_TO_FIND, NATS_TO_FIND_OPEN = 3.0, 6.0
+NATS_TO_FIND, NATS_TO_FIND_OPEN = 3.0, 5.0
 # The error, as a share of the rows, of an edge that lies anywhere.
 LOST = 0.5
 # A delta that is well below one over the number of rows of most tables, and what it must gain.
