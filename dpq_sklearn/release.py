@@ -8,7 +8,7 @@ What follows, such as edges and tails, is computed from released numbers and pub
 """
 
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from traceback import clear_frames
@@ -285,11 +285,16 @@ def release(paid, source):
     Nothing but the result may depend on the numbers. So NumPy's warnings, which callers can turn
     into errors, are off.
     """
+    with np.errstate(all="ignore"):
+        return paid.plan.draw(source.read(paid.plan.grid), paid.randomness)
+
+
+@contextmanager
+def no_data_in_frames():
+    """Make the frames of a traceback forget their variables, which error reporters store."""
     try:
-        with np.errstate(all="ignore"):
-            return paid.plan.draw(source.read(paid.plan.grid), paid.randomness)
+        yield
     except BaseException as error:
-        # Error reporters store local variables: those of all that was called here are forgotten.
         clear_frames(error.__traceback__)
         raise
 

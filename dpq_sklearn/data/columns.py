@@ -20,10 +20,9 @@ import numpy as np
 from scipy import sparse
 
 _REAL_KINDS = "biuf"
-# What the names of dtypes begin with, in all libraries; NumPy's have [<>] if bytes are swapped.
+# What the names of other libraries' dtypes begin with.
 _MAY_HOLD_NUMBERS = (
-    r"[<>][iuf]\d|(?i:object|(sparse\[|dictionary<values=)?"
-    r"(bool|u?int\d|(half|long)?(float|double)|decimal|null))"
+    r"(?i)object|(sparse\[|dictionary<values=)?(bool|u?int\d|(half)?float|double|decimal|null)"
 )
 _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
@@ -186,6 +185,8 @@ def _check_dtype(dtype, name):
 
 
 def _may_hold_numbers(dtype):
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in _REAL_KINDS + "O"
     if str(dtype) == "category":
         is_text = dtype.categories.inferred_type == "string"  # pandas 2 has objects there
         return _may_hold_numbers(dtype.categories.dtype) and not is_text
