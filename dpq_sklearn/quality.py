@@ -19,14 +19,14 @@ TOO_FAR_OFF = 0.5
 # "auto" takes the largest of these whose edges are not too far off. It takes no more than the cube
 # root of the rows: the usual rule for histograms, beyond which models learn the single rows.
 AUTO_BINS = (2, 4, 8, 16, 32, 64)
-# If the edges of all of them are too far off, some of many may still hit the data: "auto" takes up
-# to 16 bins, twice as many for each nat that this costs at most.
+# If the edges of all of them are too far off, some of many may still hit the data: "auto" then takes
+# the most likely number up to this one, where k bins are worth log(k) nats.
 MOST_LOST_BINS = 16
 # The count is taken to be so many standard deviations of its noise too large.
 CAUTION = 1.0
 # Without knowing where the data are, the draws have to tell them from the rest of the number line:
 # so many nats are needed between two bounds and if an end is open.
-NATS_TO_FIND, NATS_TO_FIND_OPEN = 3.0, 6.0
+NATS_TO_FIND, NATS_TO_FIND_OPEN = 3.0, 5.0
 # The error, as a share of the rows, of an edge that lies anywhere.
 LOST = 0.5
 # A delta that is well below one over the number of rows of most tables, and what it must gain.
@@ -90,7 +90,7 @@ def chosen_plan(plans, n_rows):
         return enough[-1]
 
     def chance(plan):
-        return _nats_for_the_data(plan, n_rows).mean() + np.log2(len(plan.quantiles[0]) + 1)
+        return _nats_for_the_data(plan, n_rows).mean() + np.log(len(plan.quantiles[0]) + 1)
 
     return max((p for p in plans if len(p.quantiles[0]) < MOST_LOST_BINS), key=chance)
 

@@ -187,7 +187,7 @@ def sanitized(datasets, dataset, trial, n_points=100):
         for side in ("left", "right")
     ]
     quantiles = (np.arange(n_points) + 0.5) / n_points
-    bound = 2 * rank_error_bound(n_points, 1.0, 0.05, quantiles=quantiles)
+    bound = 2 * rank_error_bound(quantiles, eps=1.0, beta=0.05)
     bound += x_sorted.size / n_points  # the points themselves are that coarse
     return [
         {
