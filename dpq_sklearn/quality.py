@@ -19,8 +19,8 @@ TOO_FAR_OFF = 0.5
 # "auto" takes the largest of these whose edges are not too far off. It takes no more than the cube
 # root of the rows: the usual rule for histograms, beyond which models learn the single rows.
 AUTO_BINS = (2, 4, 8, 16, 32, 64)
-# If the edges of all of them are too far off, some of many may still hit the data: "auto" then takes
-# the most likely number up to this one, where k bins are worth log(k) nats.
+# If the edges of all of them are too far off, some of many may still hit the data: "auto" takes
+# the most likely number up to this one then, where k bins are worth log(k) nats.
 MOST_LOST_BINS = 16
 # The count is taken to be so many standard deviations of its noise too large.
 CAUTION = 1.0

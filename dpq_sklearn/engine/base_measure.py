@@ -24,7 +24,7 @@ import numpy as np
 
 # Shares for each kind of node: both ends open, one of them, none.
 _ROOT, _ONE_END, _BOTH_ENDS = 0, 1, 2
-PLAIN_SHARES = np.array([0.05, 0.1, 0.05])
+PLAIN_SHARES = np.array([0.05, 0.1, 0.002])
 _OCTAVE_SHARES = np.array([1.0, 0.3, 0.0])
 _LANDMARK_MASSES = np.array([0.02, 0.06, 0.03])
 _END_MASSES, _INTEGER_END_MASSES = np.array([0.0, 0.05, 0.02]), np.array([0.0, 0.2, 0.1])
@@ -57,7 +57,8 @@ _OCTAVE_ENDS, _OCTAVE_GROUP_MASSES = _octaves()
 _ONE_VALUE = _rings(-12, 4, centre=-1)
 _TWO_VALUES = _rings(-11, 5, centre=1)
 # Where a segment spans octaves it is cut towards zero, so that it stays even in the value.
-_TOWARDS_ZERO = np.concatenate((-np.exp2([-1.0, -2, -3, -4]), [0.0], np.exp2([-4.0, -3, -2, -1])))
+_HALVINGS = np.exp2([-1.0, -2, -3, -4, -6, -8, -11])
+_TOWARDS_ZERO = np.concatenate((-_HALVINGS, [0.0], _HALVINGS[::-1]))
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
     cuts = np.clip(np.concatenate(ends, axis=1), lo[:, None], hi[:, None] + 1)
     before = grid.measure_before(cuts, columns[:, None])
 
-    point_masses = _point_masses(kinds, is_released, is_integer[:2])
+    point_masses = _point_masses(kinds, is_open, is_released, is_integer[:2])
     point_masses[(points < lo[:, None]) | (points > hi[:, None])] = 0.0
     octave_share, rest = _OCTAVE_SHARES[kinds], 1 - point_masses.sum(axis=1)
     n_shaped, n_both = shaped.shape[1], shaped.shape[1] + _OCTAVE_ENDS.size
@@ -160,9 +161,12 @@ def _rings_or_parts(kinds, is_open_lo, low, high, beyond):
     return values, np.diff(mass_up_to, axis=1)
 
 
-def _point_masses(kinds, is_released, is_integer):
-    """Return the masses of the landmarks and of the two ends of each node."""
-    has_landmarks = (kinds == _ROOT) | is_released.any(axis=0)
+def _point_masses(kinds, is_open, is_released, is_integer):
+    """Return the masses of the landmarks and of the two ends of each node.
+
+    A node up to a bound may be far wider than the data: landmarks would win against them.
+    """
+    has_landmarks = (is_open | is_released).all(axis=0)
     landmarks = np.where(has_landmarks, _LANDMARK_MASSES[kinds], 0.0)[:, None] / (1 + _LANDMARKS)
     ends = np.where(is_integer, _INTEGER_END_MASSES[kinds], _END_MASSES[kinds]) * is_released
     return np.concatenate((landmarks, ends.T), axis=1)

@@ -30,7 +30,7 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
         Probability with which the bound may fail, in (0, 1).
     psi : float or None, default=None
         How many times more base measure all positions have than those with the best score. None
-        is 20 * 2^53, which holds for all data. Most data are described by much less: by 1000, say,
+        is 500 * 2^53, which holds for all data. Most data are described by much less: by 1000, say,
         if the data are spread over a thousandth of the positions by base measure.
 
     Returns
@@ -52,7 +52,7 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
     from both of its ends, while the paper's factor of 2 for uniform quantiles is right for the
     outermost nodes only.
 
-    All positions together have the base measure 1. Of it a share of at least 1/20 is that of the
+    All positions together have the base measure 1. Of it a share of at least 1/500 is that of the
     plain grid, by which every position has at least one part in 2^53.
 
     Examples
