@@ -30,7 +30,7 @@ NATS_TO_FIND, NATS_TO_FIND_OPEN = 3.0, 5.0
 # The error, as a share of the rows, of an edge that lies anywhere.
 LOST = 0.5
 # A delta that is well below one over the number of rows of most tables, and what it must gain.
-USUAL_DELTA, WORTH_A_DELTA = 1e-6, 1.2
+USUAL_DELTA, WORTH_A_DELTA = "1e-6", 1.2
 
 _VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
 _NOT_THE_USERS = ("dpq_sklearn", "sklearn", "joblib", "threading", "concurrent")
@@ -163,9 +163,9 @@ def _advice(plan, n_rows, count_name, replan):
         best = next((n for n in fewer[::-1] if is_near_enough(replan(n), n_rows)), fewer[0])
         advice.append(f"{best} bins" if of_edges else f"{best - 1} quantiles")
     if unit == "eps" and plan.loss.delta == 0:
-        times = _mean_error(as_planned) / _mean_error(replan(delta=USUAL_DELTA))
+        times = _mean_error(as_planned) / _mean_error(replan(delta=float(USUAL_DELTA)))
         if times > WORTH_A_DELTA:
-            advice.append(f"delta={USUAL_DELTA:g} (error {times:.2g} times smaller)")
+            advice.append(f"delta={USUAL_DELTA} (error {times:.2g} times smaller)")
     if len(plan.quantiles) > 1:
         advice.append("fewer features")
     return " or ".join(filter(None, (", ".join(advice), f"a larger {unit}")))

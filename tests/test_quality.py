@@ -1,21 +1,44 @@
+<<<<<<< HEAD
 """The fit says privately whether the data are enough: one rule, from the release alone."""
 
+=======
+"""Enough data? The rule, what "auto" makes of it, the warning, the report, and what they tell."""
+
+import inspect
+import logging
+import pickle
+import re
+>>>>>>> enough
 import sys
 import warnings
 
 import numpy as np
+<<<<<<< HEAD
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
+=======
+import pandas as pd
+import pytest
+from scipy.special import logsumexp
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer
+from sklearn.utils import estimator_html_repr
+>>>>>>> enough
 
 from dpq_sklearn import (
     DPKBinsDiscretizer,
     DPQuantileTransformer,
     PrivacyLedger,
     PrivacyNoiseWarning,
+<<<<<<< HEAD
     suggest_n_bins,
 )
 from dpq_sklearn.mechanisms.noise import CountNoise
@@ -175,3 +198,555 @@ def test_suggestion_keeps_its_promise():
     assert suggest_n_bins(1e4, n_features=10, eps=1.0) >= 4
     with pytest.raises(ValueError, match="eps"):
         suggest_n_bins(10_000, eps=1.0, rho=1.0)
+=======
+    expected_rank_error,
+    plan_search,
+    suggest_n_bins,
+)
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.mechanisms.noise import CountNoise
+from dpq_sklearn.quality import (
+    AUTO_BINS,
+    LOST,
+    TOO_FAR_OFF,
+    cautious_count,
+    chosen_plan,
+    errors_in_bins,
+    is_near_enough,
+    n_piled_up,
+    verdict,
+)
+from dpq_sklearn.release import Release, ReleasePlan, plan_automatically
+from tests.enumeration import (
+    aq_draws,
+    datasets,
+    joint_distribution,
+    ranks_of_weights,
+    tiny_grid,
+    with_neighbours,
+)
+from tests.test_counts import log_chances
+
+BOTH = [DPKBinsDiscretizer("auto"), DPQuantileTransformer()]
+both = pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
+TOYS = {
+    "breast_cancer": load_breast_cancer,
+    "wine": load_wine,
+    "diabetes": load_diabetes,
+    "digits": load_digits,
+}
+each_toy = pytest.mark.parametrize("load", TOYS.values(), ids=TOYS)
+no_warnings = pytest.mark.filterwarnings("error::dpq_sklearn.PrivacyNoiseWarning")
+
+
+@pytest.fixture
+def plenty(rng):
+    return rng.normal(size=(10_000, 10))
+
+
+def noise_warnings_of(call):
+    """Return the warnings of noise that a call raises."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        call()
+    return [warning for warning in seen if warning.category is PrivacyNoiseWarning]
+
+
+def plan_of(n_bins, n_features=1, **parameters):
+    return DPKBinsDiscretizer(n_bins, **parameters)._plan(n_features)
+
+
+# The rule
+
+
+def test_with_plenty_of_rows_the_error_is_the_mean_deviation_in_bins():
+    plan = plan_of(8, n_features=3, eps=0.5)
+    expected = expected_rank_error(8, eps=0.5, n_features=3).mean() / (100_000 / 8)
+    assert errors_in_bins(plan, 100_000) == pytest.approx(np.full(3, expected))
+
+
+def test_draws_that_find_nothing_are_off_by_half_of_the_rows():
+    for n_bins in (2, 5, 16):
+        assert errors_in_bins(plan_of(n_bins), 1) == pytest.approx([n_bins * LOST], rel=0.01)
+
+
+def test_the_error_falls_with_rows_and_bounds_make_data_easier_to_find():
+    plan, bounded = plan_of(4, 10), plan_of(4, 10, bounds=(0, 1))
+    rows = np.geomspace(10, 1e5, 30)
+    errors = np.array([errors_in_bins(plan, n)[0] for n in rows])
+    assert np.all(np.diff(errors) <= 0) and errors[-1] < 0.01 < 1.9 < errors[0]
+    assert np.all([errors_in_bins(bounded, n)[0] <= errors_in_bins(plan, n)[0] for n in rows])
+    assert errors_in_bins(bounded, 200)[0] < 0.7 * errors_in_bins(plan, 200)[0]
+    half_open = plan_of(4, 10, bounds=(0, None))
+    assert np.array_equal(errors_in_bins(half_open, 200), errors_in_bins(plan, 200))
+
+
+def measured_error(X, n_bins, **budget):
+    """The root mean square of the errors in rank of a few fits, in bins."""
+    errors = []
+    for _ in range(max(2, 60 // X.shape[1])):
+        edges = DPKBinsDiscretizer(n_bins, **budget).fit(X).bin_edges_
+        for values, of_column in zip(np.sort(X.T), edges, strict=True):
+            wanted = np.arange(1, n_bins) / n_bins * values.size
+            below, up_to = (
+                np.searchsorted(values, of_column[1:-1], side) for side in ("left", "right")
+            )
+            errors.append(np.maximum(np.maximum(below - wanted, wanted - up_to), 0))
+    return np.sqrt(np.mean(np.square(errors))) / X.shape[0] * n_bins
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("load", [load_breast_cancer, load_wine], ids=["breast_cancer", "wine"])
+@pytest.mark.parametrize("n_bins", [2, 4, 8])
+def test_the_rule_is_within_half_of_the_errors_measured_on_small_tables(load, n_bins):
+    X, ratios = load().data, []
+    for eps in (0.3, 1.0, 3.0, 10.0):
+        for delta in (0.0, 1e-6):
+            budget = {"eps": eps, "delta": delta}
+            expected = errors_in_bins(plan_of(n_bins, X.shape[1], **budget), X.shape[0]).mean()
+            if expected > 0.03:  # below, one row more or less is a large share of the error
+                ratios.append(measured_error(X, n_bins, **budget) / expected)
+    assert len(ratios) >= 4
+    assert min(ratios) > 0.5 and max(ratios) < 2.0
+    assert np.mean(np.log(ratios)) == pytest.approx(0.0, abs=0.35)
+
+
+def test_errors_have_words():
+    words = ["good", "fair", "rough", "mostly noise"]
+    assert [verdict(error) for error in (0.05, 0.2, TOO_FAR_OFF, 0.6)] == words
+    assert verdict(np.nan) == "unknown"
+
+
+def test_a_count_is_taken_to_be_too_large_by_its_noise():
+    budget = plan_of(5, eps=0.1).count_budget
+    deviation = CountNoise(budget).deviation()
+    assert deviation > 500
+    assert cautious_count(10_000, budget) == pytest.approx(10_000 - deviation)
+    assert cautious_count(100, budget) == 1.0
+
+
+# "auto"
+
+
+@pytest.mark.parametrize("n_rows", [100, 600, 5_000, 40_000, 10**6])
+@pytest.mark.parametrize(("n_features", "eps"), [(1, 1.0), (10, 1.0), (30, 0.5)])
+def test_auto_takes_the_most_bins_that_are_near_enough(n_rows, n_features, eps):
+    plan = plan_of("auto", n_features, eps=eps)
+    plans = (plan, *plan.finer_plans)
+    assert [len(p.quantiles[0]) + 1 for p in plans] == list(AUTO_BINS)
+    chosen = chosen_plan(plans, n_rows)
+    n_low = cautious_count(n_rows, plan.count_budget)
+    enough = [p for p in plans if is_near_enough(p, n_low)]
+    if enough:
+        assert chosen is enough[-1]
+        assert len(chosen.quantiles[0]) + 1 == suggest_n_bins(
+            int(n_low), n_features=n_features, eps=eps
+        )
+    else:
+        assert len(chosen.quantiles[0]) + 1 in (2, 4, 8, 16)
+
+
+def test_auto_takes_two_bins_if_these_may_be_found_and_many_if_not():
+    """One edge that is not found is worth less than one of many that may hit the data."""
+    plan = plan_of("auto", 13, eps=1.0)
+    plans = (plan, *plan.finer_plans)
+    assert not is_near_enough(plan, 118)
+    assert chosen_plan(plans, 118) is plans[0]
+    assert len(chosen_plan(plans, 30).quantiles[0]) == 15
+
+
+@no_warnings
+@both
+def test_auto_is_chosen_by_the_released_count_in_every_way_to_fit(estimator, plenty):
+    dd = pytest.importorskip("dask.dataframe")
+    fitted = clone(estimator).fit(plenty)
+    batches = clone(estimator).fit_batches([plenty[:7000], plenty[7000:]])
+    lazy = dd.from_pandas(pd.DataFrame(plenty), npartitions=3)
+    for each in (fitted, batches, clone(estimator).fit(lazy), clone(fitted).fit(plenty)):
+        plan = each._plan(10)
+        n_quantiles = len(plan.chosen(each.n_rows_).quantiles[0])
+        assert n_quantiles == 15  # 10,000 rows allow 16 bins
+        assert [values.size for values in each._private_edges()] == [15] * 10
+    if hasattr(fitted, "n_bins_"):
+        assert np.array_equal(fitted.n_bins_, [16] * 10)
+    assert fitted.transform(plenty[:5]).shape[0] == 5
+
+
+@pytest.mark.slow
+@no_warnings
+@both
+def test_auto_in_a_search_costs_what_is_planned(estimator, plenty, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ledger.db")
+    X, y = plenty[:3000, :3], plenty[:3000, 0] > 0
+    pipeline = make_pipeline(clone(estimator).set_params(ledger=ledger), LogisticRegression())
+    name = pipeline.steps[0][0]
+    count = estimator._count_parameter
+    search = GridSearchCV(pipeline, {f"{name}__{count}": ["auto", 7]}, cv=2)
+    plan = plan_search(search, n_features=3)
+    search.fit(X, y)
+    assert plan.n_fits == len(list(ledger.records())) == 5
+    assert ledger.spent().eps == pytest.approx(plan.total.eps) == pytest.approx(5.0)
+    assert ledger.spent().rho <= plan.total.rho * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "request_", [{"eps": 1.0}, {"eps": 1.0, "delta": 1e-6}, {"rho": 0.1, "eps": None}]
+)
+def test_the_price_of_auto_is_that_of_the_most_expensive_number_of_bins(request_):
+    auto = plan_of("auto", 5, **request_).loss
+    fixed = [plan_of(n, 5, **request_).loss for n in AUTO_BINS]
+    for part in ("eps", "delta", "rho", "pure_eps"):
+        assert getattr(auto, part) == max(getattr(loss, part) for loss in fixed)
+
+
+def test_the_price_does_not_tell_what_was_chosen(rng):
+    small, large = (
+        DPKBinsDiscretizer("auto", eps=5.0, delta=1e-6).fit(rng.normal(size=(n, 2)))
+        for n in (150, 50_000)
+    )
+    assert small.n_bins_[0] < large.n_bins_[0]
+    assert small.privacy_ == large.privacy_
+
+
+# The choice is part of the output: every neighbour, every count, every pair of cells.
+
+AUTO_REQUESTS = {
+    "eps": {"eps": 1.0, "delta": 0.0, "rho": None},
+    "delta": {"eps": 1.0, "delta": 1e-3, "rho": None},
+    "rho": {"eps": None, "delta": 0.0, "rho": 0.5},
+}
+FINENESSES = [[(0.5,)], [(0.25, 0.5, 0.75)]]
+SUPPORT = np.arange(1, 1200)
+
+
+def log_outputs(plan, choose):
+    """Return the log-probabilities of (count, quantiles) in every dataset, and their pairs.
+
+    `choose` takes the plan, the released count and the true one.
+    """
+    all_counts, pairs = with_neighbours(datasets(3, 1))
+    ranks = ranks_of_weights(np.array(all_counts) * RECORD_WEIGHT, tiny_grid(3, 1))
+    n_records = [sum(counts) for counts in all_counts]
+    tables = {}
+
+    def of_quantiles(chosen, data):
+        if chosen.quantiles not in tables:
+            draws = aq_draws(ranks, chosen.quantiles[0], chosen.budgets[0])
+            tables[chosen.quantiles] = [
+                joint_distribution(draws, number) for number in range(len(all_counts))
+            ]
+        return tables[chosen.quantiles][data]
+
+    noise = CountNoise(plan.count_budget)
+    outputs = []
+    for data, n in enumerate(n_records):
+        of_counts = log_chances(noise, SUPPORT - n)
+        of_counts[0] = logsumexp(log_chances(noise, np.arange(-1500, 2) - n))  # at least 1
+        outputs.append({})
+        for count, log_chance in zip(SUPPORT.tolist(), of_counts, strict=True):
+            if log_chance > -500:
+                for cells, chance in of_quantiles(choose(plan, count, n), data).items():
+                    outputs[-1][count, cells] = log_chance + np.log(chance)
+    return outputs, pairs, tables
+
+
+def worst_of(outputs, pairs, eps=None, orders=(1.01, 1.5, 2.0, 8.0, 32.0)):
+    """Return the worst eps, rho and, at `eps`, delta of all pairs of neighbours."""
+    worst = np.zeros(3)
+    for one, other in [*pairs, *pairs[:, ::-1]]:
+        keys = outputs[one].keys() & outputs[other].keys()
+        if len(keys) < 0.9 * len(outputs[one]):
+            return np.full(3, np.inf)  # most outputs tell the two apart
+        p, q = (np.array([outputs[data][key] for key in keys]) for data in (one, other))
+        divergences = [logsumexp(a * p + (1 - a) * q) / (a - 1) / a for a in orders]
+        delta = 0.0 if eps is None else np.maximum(np.exp(p) - np.exp(eps + q), 0.0).sum()
+        worst = np.maximum(worst, (np.abs(p - q).max(), max(divergences), delta))
+    return worst
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("request_", AUTO_REQUESTS.values(), ids=AUTO_REQUESTS)
+def test_count_choice_and_quantiles_together_cost_at_most_the_price(request_):
+    plan = plan_automatically(FINENESSES, bounds=[(0.0, 3.0)], **request_)
+    outputs, pairs, tables = log_outputs(plan, lambda plan, count, n: plan.chosen(count))
+    assert len(tables) == 2  # both plans are chosen, each by some counts
+    eps, rho, delta = worst_of(outputs, pairs, request_["eps"])
+    assert 0.1 * plan.loss.rho < rho <= plan.loss.rho
+    if request_["eps"] is not None:
+        assert delta <= plan.loss.delta
+        assert 0.3 < eps <= plan.loss.pure_eps
+
+
+def test_a_choice_by_the_true_count_would_be_found_out():
+    plan = plan_automatically(FINENESSES, bounds=[(0.0, 3.0)], **AUTO_REQUESTS["eps"])
+    outputs, pairs, _ = log_outputs(plan, lambda plan, count, n: (plan, *plan.finer_plans)[n > 1])
+    assert worst_of(outputs, pairs)[0] == np.inf
+
+
+# The warning
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_warning_says_how_bad_it_is_and_what_would_help(seed):
+    X = load_breast_cancer().data
+    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(random_state=seed).fit(X))
+    assert re.fullmatch(
+        r"about [3-9]\d0 rows, 30 features: an edge is expected to be [12]\.\d bins off\. Use 2 "
+        r"bins, delta=1e-6 \(error 4\.\d times smaller\), fewer features or a larger eps\.",
+        str(warning.message),
+    )
+    assert issubclass(PrivacyNoiseWarning, UserWarning)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "words", "others"),
+    [
+        (DPKBinsDiscretizer(8, eps=None, rho=1e-5), "a larger rho.", ["delta", "eps"]),
+        (DPKBinsDiscretizer(8, eps=0.1, delta=1e-5), "a larger eps.", ["delta"]),
+        (DPKBinsDiscretizer(2, eps=0.1), "Use delta=1e-6", ["2 bins", "4 bins"]),
+        (DPKBinsDiscretizer("auto", eps=0.1), "Use delta=1e-6", ["2 bins", "4 bins"]),
+        (DPQuantileTransformer(63, eps=0.5), "Use 3 quantiles, delta=1e-6", ["1 quantiles"]),
+        (DPQuantileTransformer(eps=0.1), "Use delta=1e-6", [" quantiles"]),
+    ],
+    ids=str,
+)
+def test_the_advice_is_what_applies(estimator, words, others, rng):
+    X = rng.normal(size=(60, 20))
+    (warning,) = noise_warnings_of(lambda: estimator.fit(X))
+    assert words in str(warning.message)
+    assert not any(other in str(warning.message) for other in others)
+
+
+def test_one_feature_is_not_told_to_be_fewer(rng):
+    X = rng.normal(size=(60, 1))
+    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(16, eps=0.1, delta=1e-5).fit(X))
+    assert "1 feature: " in str(warning.message) and "fewer features" not in str(warning.message)
+
+
+def test_a_count_that_is_noise_itself_says_so(rng):
+    X = rng.normal(size=(60, 5))
+    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(eps=0.1, random_state=0).fit(X))
+    assert re.match(r"about [\d,]+ ± 910 rows, 5 features", str(warning.message))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda est, X: est.fit(X),
+        lambda est, X: est.fit_transform(X),
+        lambda est, X: est.fit_batches([X[:10], X[10:]]),
+        lambda est, X: make_pipeline(est, LogisticRegression()).fit(X, X[:, 0] > 0),
+        lambda est, X: clone(est).set_output(transform="pandas").fit_transform(X[:, :2]),
+    ],
+    ids=["fit", "fit_transform", "fit_batches", "pipeline", "set_output"],
+)
+def test_the_warning_comes_once_and_points_at_the_users_line(call, rng):
+    X = rng.normal(size=(30, 20))
+    est = DPKBinsDiscretizer(encode="onehot-dense", eps=0.1)
+    (warning,) = noise_warnings_of(lambda: call(est, X))
+    assert warning.filename == __file__
+    assert warning.lineno == inspect.getsourcelines(call)[1]
+
+
+def test_every_fit_of_a_cross_validation_warns_at_the_users_line(rng):
+    X = rng.normal(size=(30, 20))
+    pipeline = make_pipeline(DPKBinsDiscretizer(eps=0.1), LogisticRegression())
+    seen = noise_warnings_of(lambda: cross_val_score(pipeline, X, X[:, 0] > 0, cv=3))
+    assert [warning.filename for warning in seen] == [__file__] * 3
+
+
+@no_warnings
+def test_enough_rows_never_warn(plenty):
+    for _ in range(20):
+        DPKBinsDiscretizer(5, eps=1.0).fit(plenty)
+    DPQuantileTransformer(eps=1.0).fit(plenty)
+
+
+def test_a_fit_whose_error_nobody_knows_does_not_warn(rng):
+    X = rng.normal(size=(100, 5))
+    est = DPKBinsDiscretizer(mechanism="agg_tree", eps=0.1)
+    assert noise_warnings_of(lambda: est.fit(X)) == []
+    assert set(pd.DataFrame(est.quality_report())["verdict"]) == {"unknown"}
+
+
+@each_toy
+def test_default_bins_warn_on_small_tables(load):
+    X = load().data
+    assert len(noise_warnings_of(lambda: DPKBinsDiscretizer().fit(X))) == 1
+
+
+@pytest.mark.slow
+@each_toy
+def test_auto_warns_or_works_on_small_tables(load):
+    """If it does not warn, a model behind it is nearly as good as behind exact bins."""
+    X, y = load(return_X_y=True)
+    y = y > np.median(y) if y.dtype == float else y
+    private, exact = [], []
+    for seed in range(2):
+        X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
+        binner = DPKBinsDiscretizer("auto")
+        warned = noise_warnings_of(lambda: binner.fit(X_train))  # noqa: B023
+        plain = KBinsDiscretizer(4, strategy="quantile", subsample=None)
+        if not warned:
+            for scores, each in ((private, binner), (exact, plain)):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    Z = each.fit_transform(X_train) if each is plain else each.transform(X_train)
+                    model = LogisticRegression(C=0.3, max_iter=1000).fit(Z, y_train)
+                    scores.append(model.score(each.transform(X_test), y_test))
+    assert not private or np.mean(private) > np.mean(exact) - 0.05
+
+
+def test_edges_that_pile_up_on_a_bound_are_warned_of(rng):
+    X = rng.lognormal(3, 1, size=(5000, 3))
+    low, high = "in 3 of 3 features: most rows are there or beyond", "in 1 of 3 features"
+    for bounds, words in [((-5, 0.1), low), ([(0, 0.1), None, (0, None)], high)]:
+        (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(bounds=bounds).fit(X))  # noqa: B023
+        assert "all edges lie on a bound " + words in str(warning.message)
+    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer().fit(1e40 * X))  # the scale's end
+    assert low in str(warning.message)
+
+
+@no_warnings
+def test_zeros_and_single_edges_on_a_bound_are_no_pile(rng):
+    X = np.where(rng.random((5000, 2)) < 0.9, 0.0, rng.random((5000, 2)))
+    DPKBinsDiscretizer(bounds=(0, 1)).fit(X)
+    DPKBinsDiscretizer(2, bounds=(0, 0.5)).fit(np.ones((5000, 2)))
+    assert n_piled_up([np.array([3.0])], plan_of(2, bounds=(0, 3)).grid) == 0
+    assert n_piled_up([np.array([3.0, 3.0])], plan_of(2, bounds=(0, 3)).grid) == 1
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "amount"), [("aq", 1e-7), ("joint_exp", 1e-3), ("ind_exp", 1e-7), ("auto", 1e-7)]
+)
+@pytest.mark.parametrize("n_bins", [5, "auto"])
+def test_no_advice_stops_a_fit(mechanism, amount, n_bins, rng):
+    X = rng.normal(size=(10, 2))
+    budgets = {"eps": amount}, {"eps": amount, "delta": 1e-9}, {"eps": None, "rho": amount}
+    for budget in budgets:
+        est = DPKBinsDiscretizer(n_bins, mechanism=mechanism, **budget)
+        assert len(noise_warnings_of(lambda: est.fit(X))) == 1  # noqa: B023
+
+
+# The report
+
+
+@pytest.mark.parametrize(
+    ("estimator", "n_bins"),
+    [(DPKBinsDiscretizer({"b": 3}), [5, 3]), (DPQuantileTransformer(7), [8, 8])],
+    ids=["bins", "quantiles"],
+)
+@no_warnings
+def test_the_report_is_a_table_of_all_features(estimator, n_bins, rng):
+    X = pd.DataFrame(rng.normal(size=(5000, 2)), columns=["a", "b"])
+    report = estimator.fit(X).quality_report()
+    assert report.columns.tolist() == ["feature", "bins", "edges", "error_in_bins", "verdict"]
+    assert report["feature"].tolist() == ["a", "b"]
+    assert report["bins"].tolist() == n_bins
+    assert [len(edges) + 1 for edges in report["edges"]] == n_bins
+    assert all(list(edges) == sorted(edges) for edges in report["edges"])
+    assert report["error_in_bins"].to_numpy() == pytest.approx(estimator.error_in_bins_, abs=1e-3)
+    assert set(report["verdict"]) == {"good"}
+    assert "good" in report._repr_html_() and "mostly" not in repr(report)
+
+
+@both
+def test_without_pandas_the_report_is_a_dict_of_arrays(estimator, plenty, monkeypatch):
+    fitted = clone(estimator).fit(plenty)
+    expected = fitted.quality_report()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    report = fitted.quality_report()
+    assert isinstance(report, dict) and list(report) == list(expected.columns)
+    assert report["feature"].tolist() == [f"x{index}" for index in range(10)]
+    assert all(
+        isinstance(entries, np.ndarray) and entries.shape == (10,) for entries in report.values()
+    )
+    assert all(report[key].tolist() == expected[key].tolist() for key in report)
+
+
+# All that leaves a fit is a function of the release
+
+
+def released_alike(monkeypatch, n_rows):
+    """Make every release that of `n_rows` rows and the same quantiles, whatever the data."""
+
+    def draw(self, records, randomness):
+        assert records.n_rows > 0  # the data are read
+        plan = self.chosen(n_rows)
+        values = [np.round(np.linspace(-1, 1, len(q)), 3) for q in plan.quantiles]
+        return Release(values, n_rows, plan)
+
+    monkeypatch.setattr(ReleasePlan, "draw", draw)
+
+
+def side_outputs(estimator, X, capfd, caplog):
+    """Return all that a fit and the fitted object give away."""
+    fitted = clone(estimator)
+    caplog.clear()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        fitted.fit(X)
+        html, report = estimator_html_repr(fitted), fitted.quality_report()
+    printed = capfd.readouterr()
+    return {
+        "warnings": [(w.category, str(w.message), w.filename, w.lineno) for w in seen],
+        "printed": (printed.out, printed.err, caplog.text),
+        "repr": repr(fitted),
+        "html": re.sub(r"sk-[\w-]+", "", html),
+        "report": report.to_json(),
+        "pickle": pickle.dumps(fitted),
+        "names": fitted.get_feature_names_out().tolist(),
+        "tags": repr(fitted.__sklearn_tags__()),
+        "dir": dir(fitted),
+        "plain": pickle.dumps(fitted.to_sklearn()),
+        "transformed": fitted.transform(np.linspace(-9, 9, 20).reshape(10, 2)).tolist(),
+    }
+
+
+ODD_TABLES = {
+    "few": np.zeros((3, 2)),
+    "many": np.random.default_rng(1).lognormal(9, 3, size=(5000, 2)),
+    "missing": np.full((50, 2), np.nan),
+    "infinite": np.array([[np.inf, -np.inf], [1e300, 5e-324]]),
+}
+
+
+@pytest.mark.parametrize("n_rows", [1, 40, 1_000_000])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DPKBinsDiscretizer(encode="onehot-dense"),
+        DPKBinsDiscretizer("auto", encode="ordinal", delta=1e-6),
+        DPKBinsDiscretizer(8, encode="ordinal", bounds=(-1, 1), eps=None, rho=0.01),
+        DPQuantileTransformer(),
+    ],
+    ids=["bins", "auto", "bounds", "quantiles"],
+)
+def test_equal_releases_give_equal_outputs_of_all_kinds(
+    estimator, n_rows, monkeypatch, capfd, caplog
+):
+    caplog.set_level(logging.DEBUG)
+    released_alike(monkeypatch, n_rows)
+    outputs = [side_outputs(estimator, X, capfd, caplog) for X in ODD_TABLES.values()]
+    for other in outputs[1:]:
+        for kind in outputs[0]:
+            assert other[kind] == outputs[0][kind], kind
+    assert (n_rows < 10**6) == bool(outputs[0]["warnings"])
+
+
+def test_a_leak_into_an_attribute_or_a_warning_would_be_seen(monkeypatch, capfd, caplog):
+    class Leaky(DPKBinsDiscretizer):
+        def fit(self, X, y=None):
+            super().fit(X)
+            self.leak_ = X.shape[0]
+            if np.isnan(X).any():
+                warnings.warn("there are NaN", UserWarning, stacklevel=2)
+            return self
+
+    monkeypatch.setattr(sys.modules[__name__], "Leaky", Leaky, raising=False)
+    Leaky.__qualname__ = "Leaky"
+    released_alike(monkeypatch, 10**6)
+    tables = ODD_TABLES["few"], ODD_TABLES["missing"]
+    one, other = (side_outputs(Leaky(encode="ordinal"), X, capfd, caplog) for X in tables)
+    assert {kind for kind in one if one[kind] != other[kind]} == {"warnings", "pickle", "html"}
+>>>>>>> enough
