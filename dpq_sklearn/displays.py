@@ -5,6 +5,8 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from dpq_sklearn.data.columns import checked_table, read_matrix
+
 # Colours that survive colour blindness (Okabe, Ito) and a dark background.
 _PRIVATE, _BAND, _PUBLIC = "#0072B2", "#56B4E9", "#999999"
 # So many times the width of a third of the quantiles is far away from them.
@@ -18,8 +20,7 @@ class DPQuantileDisplay:
 
     Draws the private distribution function of a :class:`DPQuantileTransformer`, or the bin edges
     of a :class:`DPKBinsDiscretizer`, each with the band in which the mechanism's noise leaves it.
-    Only released numbers and public facts are drawn; a histogram only of data that the caller
-    passes as public. Create it with :meth:`from_estimator`.
+    Only released numbers and public facts are drawn. Create it with :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -40,10 +41,8 @@ class DPQuantileDisplay:
     ----------
     note : str or None
         A line under the title, which says if the released numbers of an estimator look wrong.
-    ax_ : matplotlib Axes
-        The axes that were drawn on.
-    figure_ : matplotlib Figure
-        Its figure.
+    ax_, figure_ : matplotlib Axes, matplotlib Figure
+        What was drawn on.
 
     Examples
     --------
@@ -88,22 +87,21 @@ class DPQuantileDisplay:
         """
         check_is_fitted(estimator, "privacy_")
         index, name = _feature_of(estimator, feature)
-        x_public = None if X_public is None else _public_column(X_public, index)
+        x_public = None if X_public is None else read_matrix(checked_table(X_public))[:, index]
         if n_rows is None and x_public is not None:
             n_rows = x_public.size
+        quantiles = values = estimator._private_edges()[index]
         if hasattr(estimator, "bin_edges_"):
-            kind, values = "bins", estimator.bin_edges_[index][1:-1]
-            shares = np.arange(1, values.size + 1) / (values.size + 1)
-            errors, tail = estimator.rank_error_[index], 0
+            kind, shares = "bins", np.arange(1, values.size + 1) / (values.size + 1)
+            errors = estimator.rank_error_[index]
         else:
             kind, values, shares = "cdf", estimator.quantiles_[:, index], estimator.references_
             # The knots of the tails are as uncertain as the quantile that they continue.
-            errors = estimator.rank_error_[:, index]
-            tail = (values.size - errors.size) // 2
-            errors = np.pad(errors, tail, mode="edge")
+            tail = (values.size - quantiles.size) // 2
+            errors = np.pad(estimator.rank_error_[:, index], tail, mode="edge")
         band = None if n_rows is None else 2 * errors / n_rows
         display = cls(values, shares, errors=band, kind=kind, name=name, x_public=x_public)
-        display.note = _warning(values[tail : values.size - tail], values[0], band)
+        display.note = _warning(quantiles, values[0], band)
         return display.plot(ax=ax)
 
     def plot(self, ax=None):
@@ -125,46 +123,43 @@ class DPQuantileDisplay:
             raise ImportError(
                 "DPQuantileDisplay needs matplotlib: pip install 'dpq-sklearn[plot]'."
             ) from None
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
+        self.ax_ = plt.subplots(layout="constrained")[1] if ax is None else ax
+        self.figure_ = self.ax_.figure
         if self.x_public is not None:
-            self._draw_histogram(ax)
-        if self.kind == "bins":
-            self._draw_bins(ax)
-        else:
-            self._draw_cdf(ax)
-        ax.set(xlabel=self.name, ylabel="share of the rows below", ylim=(-0.02, 1.02))
-        title = "private bin edges" if self.kind == "bins" else "private distribution function"
-        ax.set_title(title if self.note is None else f"{title}\n{self.note}")
-        ax.legend(loc="best", frameon=False)
-        self.ax_, self.figure_ = ax, ax.figure
+            self._draw_histogram()
+        title = self._draw_bins() if self.kind == "bins" else self._draw_cdf()
+        self.ax_.set_title(title if self.note is None else f"{title}\n{self.note}")
+        self.ax_.set(xlabel=self.name, ylabel="share of the rows below", ylim=(-0.02, 1.02))
+        self.ax_.legend(loc="best", frameon=False)
         return self
 
-    def _draw_cdf(self, ax):
+    def _draw_cdf(self):
         if self.errors is not None:
-            low, high = self._band()
-            ax.fill_between(self.values, low, high, color=_BAND, alpha=0.4, label="noise (2 sd)")
-        ax.plot(self.values, self.shares, color=_PRIVATE, label="private quantiles")
+            style = {"color": _BAND, "alpha": 0.4, "label": "noise (2 sd)"}
+            self.ax_.fill_between(self.values, *self._band(), **style)
+        self.ax_.plot(self.values, self.shares, color=_PRIVATE, label="private quantiles")
+        return "private distribution function"
 
-    def _draw_bins(self, ax):
-        ax.vlines(self.values, 0, self.shares, color=_PRIVATE, alpha=0.6)
+    def _draw_bins(self):
+        style = {"fmt": "o", "color": _PRIVATE, "capsize": 3, "label": "private edges"}
         bars = None
         if self.errors is not None:
-            low, high = self._band()
-            bars = np.stack((self.shares - low, high - self.shares))
-        label = "private edges" if bars is None else "private edges, noise (2 sd)"
-        ax.errorbar(self.values, self.shares, bars, fmt="o", color=_PRIVATE, capsize=3, label=label)
-
-    def _draw_histogram(self, ax):
-        behind = ax.twinx()
-        inside = self.x_public[np.isfinite(self.x_public)]
-        behind.hist(inside, bins="auto", color=_PUBLIC, alpha=0.35)
-        behind.set_ylabel("public rows (histogram)")
-        ax.set_zorder(behind.get_zorder() + 1)
-        ax.patch.set_visible(False)
+            bars = np.abs(self._band() - self.shares)
+            style["label"] += ", noise (2 sd)"
+        self.ax_.vlines(self.values, 0, self.shares, color=_PRIVATE, alpha=0.6)
+        self.ax_.errorbar(self.values, self.shares, bars, **style)
+        return "private bin edges"
 
     def _band(self):
-        return np.maximum(self.shares - self.errors, 0), np.minimum(self.shares + self.errors, 1)
+        return np.clip((self.shares - self.errors, self.shares + self.errors), 0, 1)
+
+    def _draw_histogram(self):
+        behind = self.ax_.twinx()
+        finite = self.x_public[np.isfinite(self.x_public)]
+        behind.hist(finite, bins="auto", color=_PUBLIC, alpha=0.35)
+        behind.set_ylabel("public rows (histogram)")
+        self.ax_.set_zorder(behind.get_zorder() + 1)
+        self.ax_.patch.set_visible(False)
 
 
 def _warning(quantiles, lowest, errors):
@@ -186,20 +181,10 @@ def _warning(quantiles, lowest, errors):
 def _feature_of(estimator, feature):
     """Return the index and the name of a feature given by either."""
     names = list(getattr(estimator, "feature_names_in_", []))
-    if isinstance(feature, str):
-        if feature not in names:
-            raise ValueError(f"feature must be one of {names!r}, got {feature!r}.")
+    if isinstance(feature, str) and feature in names:
         return names.index(feature), feature
-    n_features = estimator.n_features_in_
-    if not isinstance(feature, Integral) or not 0 <= feature < n_features:
-        raise ValueError(
-            f"feature must be a name or an index from 0 to {n_features - 1}, got {feature!r}."
-        )
+    last = estimator.n_features_in_ - 1
+    if not isinstance(feature, Integral) or not 0 <= feature <= last:
+        known = f"one of {names!r}, or an index" if names else "an index"
+        raise ValueError(f"feature must be {known} from 0 to {last}, got {feature!r}.")
     return int(feature), names[feature] if names else f"x{feature}"
-
-
-def _public_column(X_public, index):
-    column = (
-        X_public.iloc[:, index] if hasattr(X_public, "iloc") else np.asarray(X_public)[:, index]
-    )
-    return np.asarray(column, dtype=np.float64)

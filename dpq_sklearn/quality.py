@@ -1,28 +1,39 @@
 """Are the data enough? One rule, from released numbers and public facts alone.
 
-The expected error of an edge is the standard deviation of its rank (`Mechanism.rank_errors`), in
-bins: in parts of the rows that a bin should hold. The number of rows is itself a released, noisy
-count, so a cautious lower value of it is used. `n_bins="auto"`, the warning after a fit,
-`quality_report` and `suggest_n_bins` all follow this rule.
+The expected error of an edge is that of its rank, in bins: in parts of the rows that a bin should
+hold. The number of rows is itself a released, noisy count, so a cautious lower value of it is used.
+`n_bins="auto"`, the warning after a fit, `quality_report` and `suggest_n_bins` all follow this
+rule. The constants were chosen by measured errors and models: docs/enough_data.md.
 """
 
+import sys
+import warnings
+
 import numpy as np
+from scipy.special import expit
 
 from dpq_sklearn.mechanisms.noise import CountNoise
 
 # An edge that is expected to be further off than this, in bins, is not worth its name.
 TOO_FAR_OFF = 0.5
-# "auto" takes the largest number of bins whose edges are expected to be this near, and which leaves
-# so many rows for each bin.
-NEAR_ENOUGH = 0.3
-ROWS_PER_BIN = 16
+# "auto" takes the largest of these whose edges are not too far off. It takes no more than the cube
+# root of the rows: the usual rule for histograms, beyond which models learn the single rows.
 AUTO_BINS = (2, 4, 8, 16, 32, 64)
-# A delta that is well below one over the number of rows of most tables.
-USUAL_DELTA = 1e-6
+# If the edges of all of them are too far off, some of many may still hit the data: "auto" then takes
+# the most likely number up to this one, where k bins are worth log(k) nats.
+MOST_LOST_BINS = 16
 # The count is taken to be so many standard deviations of its noise too large.
 CAUTION = 1.0
+# Without knowing where the data are, the draws have to tell them from the rest of the number line:
+# so many nats are needed between two bounds and if an end is open.
+NATS_TO_FIND, NATS_TO_FIND_OPEN = 3.0, 5.0
+# The error, as a share of the rows, of an edge that lies anywhere.
+LOST = 0.5
+# A delta that is well below one over the number of rows of most tables, and what it must gain.
+USUAL_DELTA, WORTH_A_DELTA = 1e-6, 1.2
 
-_VERDICTS = ((0.1, "good"), (NEAR_ENOUGH, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
+_VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
+_NOT_THE_USERS = ("dpq_sklearn", "sklearn", "joblib", "threading", "concurrent")
 
 
 class PrivacyNoiseWarning(UserWarning):
@@ -38,34 +49,68 @@ def cautious_count(n_rows, count_budget):
 
 
 def errors_in_bins(plan, n_rows):
-    """Return the expected error of the edges of each column, averaged, in bins of `n_rows` rows."""
+    """Return the expected error of the edges of each column in bins, if there are `n_rows` rows.
+
+    It is the deviation that the mechanism promises for data in plenty, unless the draws miss the
+    data altogether.
+    """
+    needed = np.array([_nats_needed(pair) for pair in plan.bounds])
+    lost = expit(needed - _nats_for_the_data(plan, n_rows))
+    found = [np.minimum(of_column / n_rows, LOST).mean() for of_column in plan.rank_errors()]
     n_bins = np.array([len(q) + 1 for q in plan.quantiles])
-    errors = np.array([of_column.mean() for of_column in plan.rank_errors()])
-    return np.minimum(errors / n_rows, 1.0) * n_bins
+    return np.sqrt((1 - lost) * np.square(found) + lost * LOST**2) * n_bins
 
 
-def is_near_enough(plan, n_rows, tolerance=NEAR_ENOUGH):
-    """Return whether the edges of a plan are expected to be near enough on so many rows."""
-    most_bins = max(len(q) for q in plan.quantiles) + 1
-    enough_rows = n_rows >= ROWS_PER_BIN * most_bins
-    return enough_rows and errors_in_bins(plan, n_rows).mean() <= tolerance
+def _nats_needed(bounds):
+    return NATS_TO_FIND if np.isfinite(bounds).all() else NATS_TO_FIND_OPEN
+
+
+def _nats_for_the_data(plan, n_rows):
+    """Return by how much the best draw of each column prefers the data to what is beyond them.
+
+    A place beyond the data is ``min(q, 1 - q) * n_rows`` ranks from the q-quantile that is wanted.
+    With a deviation of s in rank, sqrt(2) / s nats a rank count against it.
+    """
+    columns = zip(plan.quantiles, plan.rank_errors(), strict=True)
+    nearest = [np.max(np.minimum(q, 1 - np.array(q)) / errors) for q, errors in columns]
+    return np.sqrt(2) * n_rows * np.array(nearest)
+
+
+def is_near_enough(plan, n_rows, tolerance=TOO_FAR_OFF):
+    """Return whether so many rows are enough for the number of bins of a plan."""
+    most_bins = max(map(len, plan.quantiles)) + 1
+    return most_bins**3 <= n_rows and errors_in_bins(plan, n_rows).mean() <= tolerance
+
+
+def chosen_plan(plans, n_rows):
+    """Return which of several plans, each finer than the one before, a released count asks for."""
+    n_low = cautious_count(n_rows, plans[0].count_budget)
+    enough = [plan for plan in plans if is_near_enough(plan, n_low)]
+    if enough:
+        return enough[-1]
+
+    def chance(plan):
+        return _nats_for_the_data(plan, n_rows).mean() + np.log(len(plan.quantiles[0]) + 1)
+
+    return max((p for p in plans if len(p.quantiles[0]) < MOST_LOST_BINS), key=chance)
 
 
 def verdict(error):
-    """Return an expected error in bins in a word."""
-    return next(word for most, word in _VERDICTS if not error > most)
+    """Return an expected error in bins in words."""
+    return next((word for most, word in _VERDICTS if error <= most), "unknown")
 
 
-def piled_up(quantiles, bounds):
-    """Return how many features have most of their edges on one bound.
+def n_piled_up(quantiles, grid):
+    """Return how many features have all of their edges, two or more, on one end of their range.
 
-    Zero does not count: many columns are zero in most rows and have it as their bound.
+    Zero does not count: many columns are zero in most rows, and it is their bound.
     """
-    n_piled_up = 0
-    for values, pair in zip(quantiles, bounds, strict=True):
-        on_bounds = [np.mean(values == bound) for bound in pair if bound != 0]
-        n_piled_up += values.size > 1 and max(on_bounds, default=0.0) > 0.5
-    return n_piled_up
+    n_features = 0
+    for column, values in enumerate(quantiles):
+        cells = np.unique(grid.cells_of(values, column))
+        ends = (grid.first[column], grid.end[column] - 1)
+        n_features += values.size > 1 and cells.size == 1 and cells[0] in ends and values[0] != 0
+    return n_features
 
 
 def noise_warning(released, count_name, replan):
@@ -80,38 +125,63 @@ def noise_warning(released, count_name, replan):
         Takes other parameters, ``n_bins`` (or its like) and ``delta``, and returns the plan that a
         fit with these would follow.
     """
-    plan, n_rows = released.plan, released.n_rows
-    n_low = cautious_count(n_rows, plan.count_budget)
+    plan = released.plan
+    n_low = cautious_count(released.n_rows, plan.count_budget)
     error = errors_in_bins(plan, n_low).mean()
-    n_features = len(plan.quantiles)
-    features = f"{n_features} feature{'s' if n_features > 1 else ''}"
+    features = f"{len(plan.quantiles)} feature{'s' if len(plan.quantiles) > 1 else ''}"
     if error > TOO_FAR_OFF:
-        advice = _advice(plan, n_low, error, count_name, replan)
-        advice = ", ".join(advice) + (" or " if advice else "") + "a larger eps"
         return (
-            f"about {float(f'{n_rows:.2g}'):,.0f} rows, {features}: an edge is expected to be "
-            f"{error:.1f} bins off. Use {advice}."
+            f"{_rows_in_words(released.n_rows, plan.count_budget)}, {features}: an edge is "
+            f"expected to be {error:.1f} bins off. Use {_advice(plan, n_low, count_name, replan)}."
         )
-    n_piled_up = piled_up(released.quantiles, plan.bounds)
-    if n_piled_up:
+    n_features = n_piled_up(released.quantiles, plan.grid)
+    if n_features:
         return (
-            f"most edges lie on a bound in {n_piled_up} of {features}: the bounds are too narrow "
-            "or the data too few. Use wider bounds or None."
+            f"all edges lie on a bound in {n_features} of {features}: most rows are there or "
+            "beyond. Use wider bounds or None."
         )
     return None
 
 
-def _advice(plan, n_rows, error, count_name, replan):
-    """Return what would help, beside a larger eps: fewer bins, a delta, fewer features."""
-    advice = []
-    fewer = [n for n in AUTO_BINS if n < max(map(len, plan.quantiles)) + 1]
-    if fewer:
-        n_bins = next((n for n in fewer[::-1] if is_near_enough(replan(n), n_rows)), fewer[0])
-        advice.append(f"{n_bins} bins" if count_name == "n_bins" else f"{n_bins - 1} quantiles")
-    if plan.loss.delta == 0 and plan.loss.account == "sum of eps":
-        times = error / errors_in_bins(replan(delta=USUAL_DELTA), n_rows).mean()
-        if times > 1.2:
-            advice.append(f"delta=1e-6 (error {times:.1f} times smaller)")
+def _rows_in_words(n_rows, count_budget):
+    """Return a released count in words, with its own noise where that is large."""
+    deviation = CountNoise(count_budget).deviation()
+    noise = f" ± {_rounded(deviation)}" if deviation > n_rows / 3 else ""
+    return f"about {_rounded(n_rows)}{noise} rows"
+
+
+def _rounded(number):
+    return f"{float(f'{number:.2g}'):,.0f}"
+
+
+def _advice(plan, n_rows, count_name, replan):
+    """Return what would help: fewer bins, a delta, fewer features, a larger budget."""
+    advice, n_bins, unit = [], max(map(len, plan.quantiles)) + 1, plan.count_budget.unit
+    as_planned, of_edges = replan(), count_name == "n_bins"
+    fewer = [n for n in (AUTO_BINS if of_edges else AUTO_BINS[1:]) if n < n_bins]
+    if fewer and not as_planned.finer_plans:  # "auto" did what it could
+        best = next((n for n in fewer[::-1] if is_near_enough(replan(n), n_rows)), fewer[0])
+        advice.append(f"{best} bins" if of_edges else f"{best - 1} quantiles")
+    if unit == "eps" and plan.loss.delta == 0:
+        times = _mean_error(as_planned) / _mean_error(replan(delta=USUAL_DELTA))
+        if times > WORTH_A_DELTA:
+            advice.append(f"delta={USUAL_DELTA:g} (error {times:.2g} times smaller)")
     if len(plan.quantiles) > 1:
         advice.append("fewer features")
-    return advice
+    return " or ".join(filter(None, (", ".join(advice), f"a larger {unit}")))
+
+
+def _mean_error(plan):
+    return np.mean([errors.mean() for errors in plan.rank_errors()])
+
+
+def warn_of_noise(text):
+    """Warn at the line of the user: that of the first caller outside of this and scikit-learn."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _is_internal(frame):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, PrivacyNoiseWarning, stacklevel=level)
+
+
+def _is_internal(frame):
+    return frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS

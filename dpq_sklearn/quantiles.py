@@ -9,7 +9,14 @@ from dpq_sklearn.data.columns import checked_column
 from dpq_sklearn.data.groups import checked_groups
 from dpq_sklearn.data.sources import Column, Histogram, Rows, n_rows
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
-from dpq_sklearn.release import neighbours_of, pay, plan_counts, plan_release, release
+from dpq_sklearn.release import (
+    neighbours_of,
+    no_data_in_frames,
+    pay,
+    plan_counts,
+    plan_release,
+    release,
+)
 
 
 def dp_quantiles(
@@ -104,7 +111,8 @@ def dp_quantiles(
     source = Column(*_checked_rows(x, groups))
     facts = {"what": "dp_quantiles", "columns": 1, "detail": f"{ascending.size} quantiles"}
     paid = pay(plan, ledger, random_state, **facts)
-    (released,) = release(paid, source).quantiles
+    with no_data_in_frames():
+        (released,) = release(paid, source).quantiles
     values = released[inverse.reshape(q_array.shape)]
     values = float(values) if q_array.ndim == 0 else values
     return (values, paid.plan.loss) if return_privacy else values
@@ -221,7 +229,8 @@ def dp_count(
         raise ValueError(f"x must be a column or a table, got an object of {type(x).__name__}.")
     groups = None if groups is None else checked_groups(groups, n_rows(x))
     paid = pay(plan, ledger, random_state, what="dp_count", columns=None, detail="1 count")
-    count = int(release(paid, Rows(x, groups))[0])
+    with no_data_in_frames():
+        count = int(release(paid, Rows(x, groups))[0])
     return (count, paid.plan.loss) if return_privacy else count
 
 
@@ -288,7 +297,8 @@ def dp_histogram(
     x, groups = _checked_rows(x, groups)
     facts = {"what": "dp_histogram", "columns": 1, "detail": f"{edges.size - 1} bins"}
     paid = pay(plan, ledger, random_state, **facts)
-    counts = release(paid, Histogram(x, edges, groups))
+    with no_data_in_frames():
+        counts = release(paid, Histogram(x, edges, groups))
     return (counts, edges, paid.plan.loss) if return_privacy else (counts, edges)
 
 

@@ -8,6 +8,7 @@ What follows, such as edges and tails, is computed from released numbers and pub
 """
 
 from collections import Counter
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from traceback import clear_frames
@@ -28,7 +29,7 @@ from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.ledger.ledger import charge
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.registry import checked_mechanism
-from dpq_sklearn.quality import cautious_count, is_near_enough
+from dpq_sklearn.quality import chosen_plan
 
 # The share of a fit's budget that its count of rows gets: it costs 1.6% of accuracy.
 COUNT_SHARE = 1 / 64
@@ -65,10 +66,10 @@ class ReleasePlan:
         return [_rank_errors_of(self.mechanism, *column).copy() for column in columns]
 
     def chosen(self, n_rows):
-        """Return the finest plan that the released number of rows is enough for."""
-        n_low = cautious_count(n_rows, self.count_budget) if self.finer_plans else n_rows
-        enough = [plan for plan in self.finer_plans if is_near_enough(plan, n_low)]
-        return replace(enough[-1], loss=self.loss) if enough else self
+        """Return the plan that the released number of rows asks for."""
+        if not self.finer_plans:
+            return self
+        return replace(chosen_plan((self, *self.finer_plans), n_rows), loss=self.loss)
 
     def draw(self, records, randomness):
         """Return the `Release`: the count first, then the quantiles."""
@@ -136,7 +137,11 @@ def plan_release(
     if adds_up:
         accounts = [account for account in accounts if account.name != "optimal composition"]
 
-    account = min(accounts, key=lambda account: _error_of(engine, quantiles, account.budgets))
+    def regret(account):
+        """Return the predicted error, a little more if a delta is spent for it."""
+        return _error_of(engine, quantiles, account.budgets) * (1.02 if account.delta else 1.0)
+
+    account = min(accounts, key=regret)
     costs = [_cost_of(engine, *column) for column in zip(quantiles, account.budgets, strict=True)]
     if account.count_budget is not None:
         costs.append(CountNoise(account.count_budget).cost())
@@ -200,7 +205,9 @@ def plan_automatically(finenesses, **request):
 
     The released count will choose among them (`ReleasePlan.chosen`), so the price is the highest.
     """
-    plans = [plan_release(quantiles, with_count=True, **request) for quantiles in finenesses]
+    plans = [plan_release(finenesses[0], with_count=True, **request)]
+    with suppress(ValueError):  # so many quantiles may be too many to be guaranteed in floats
+        plans.extend(plan_release(q, with_count=True, **request) for q in finenesses[1:])
     losses = [plan.loss for plan in plans]
     worst = {
         part: max(getattr(loss, part) for loss in losses)
@@ -278,11 +285,16 @@ def release(paid, source):
     Nothing but the result may depend on the numbers. So NumPy's warnings, which callers can turn
     into errors, are off.
     """
+    with np.errstate(all="ignore"):
+        return paid.plan.draw(source.read(paid.plan.grid), paid.randomness)
+
+
+@contextmanager
+def no_data_in_frames():
+    """Make the frames of a traceback forget their variables, which error reporters store."""
     try:
-        with np.errstate(all="ignore"):
-            return paid.plan.draw(source.read(paid.plan.grid), paid.randomness)
+        yield
     except BaseException as error:
-        # Error reporters store local variables: those of all that was called here are forgotten.
         clear_frames(error.__traceback__)
         raise
 

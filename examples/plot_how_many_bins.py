@@ -28,7 +28,8 @@ errors = {
 
 # %%
 # :func:`~dpq_sklearn.suggest_n_bins` answers the question for a number of rows: the most bins, a
-# power of two, whose edges are off by at most a tenth of a bin.
+# power of two up to the cube root of the rows, whose edges are off by at most half a bin. It is
+# what ``n_bins="auto"`` takes; 1, with a warning, says that not even 2 bins are good.
 numbers_of_rows = [1_000, 10_000, 100_000, 1_000_000]
 print(f"{'rows':36}" + "".join(f"{n_rows:>11,}" for n_rows in numbers_of_rows))
 for name, setting in settings.items():
@@ -38,14 +39,14 @@ for name, setting in settings.items():
 # %%
 # Left, the error in rows. It is low at powers of two, where every split asks for a median. Ten
 # features, or a tenth of the eps, cost a factor of ten. Right, the same error in bins, for 10,000
-# rows: bins get smaller as the error gets larger. Stay below the line at a tenth of a bin.
+# rows: bins get smaller as the error gets larger. Stay below the line at half a bin.
 fig, (left, right) = plt.subplots(1, 2, figsize=(8, 4.2), layout="constrained")
 styles = [("-", "#0072B2"), ("--", "#D55E00"), ("-.", "#009E73"), (":", "#CC79A7")]
 for (name, error), (style, color) in zip(errors.items(), styles, strict=True):
     left.plot(numbers_of_bins, error, style, color=color, lw=2, label=name)
     right.plot(numbers_of_bins, error * numbers_of_bins / 10_000, style, color=color, lw=2)
-right.axhline(0.1, color="black", lw=1)
-right.annotate("a tenth of a bin", (64, 0.1), (0, 3), textcoords="offset points", ha="right")
+right.axhline(0.5, color="black", lw=1)
+right.annotate("half a bin", (64, 0.5), (0, 3), textcoords="offset points", ha="right")
 left.set(title="Error of the worst edge", ylabel="standard deviation of its rank, rows")
 right.set(title="The same for 10,000 rows", ylabel="standard deviation of its rank, bins")
 for ax in (left, right):

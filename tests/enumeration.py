@@ -32,6 +32,13 @@ def tiny_grid(n_cells, positions_per_cell, is_open=(False, False), kind=Grid, ce
     return kind(*(np.array([field]) for field in fields), positions_per_cell)
 
 
+def side_by_side(grids):
+    """The columns of several grids as those of one."""
+    names = ("low", "high", "is_open_low", "is_open_high", "smallest_exponent", "steps_per_cell")
+    fields = (np.concatenate([getattr(grid, name) for grid in grids]) for name in names)
+    return Grid(*fields, grids[0].positions_per_cell)
+
+
 class LumpyGrid(Grid):
     """A tiny grid on which integers have 3 more than the measure of other cells."""
 
@@ -54,7 +61,7 @@ def lumpy_grid(positions_per_cell, n_cells=4):
 
 def cell_measures(grid):
     """The grid measure of each cell, by the definition of the two tiny grids."""
-    n_cells = int(grid.end[0])
+    n_cells = int(grid.end.max())
     of_even, of_odd = (4, 1) if isinstance(grid, LumpyGrid) else (1, 1)
     return np.where(np.arange(n_cells) % 2 == 0, of_even, of_odd)
 
@@ -115,7 +122,7 @@ def place_weights(ranks, nodes):
 def _place_weights(ranks, nodes):
     grid = ranks.grid
     per_cell, n_nodes = grid.positions_per_cell, nodes.lo.size
-    positions = np.arange(int(grid.end[0]) * per_cell)
+    positions = np.arange(int(grid.end.max()) * per_cell)
     scores = Scores.of(nodes, per_cell)
     runs = node_runs(ranks, nodes, scores)
     assert np.all(np.diff(runs.cuts, axis=1) >= 0) and np.all(runs.weights >= 0)

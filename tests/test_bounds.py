@@ -5,98 +5,120 @@ import math
 import numpy as np
 import pytest
 
-from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.engine.grid import MOST_MASS, N_CELLS, BoundedGrid
+from dpq_sklearn import expected_rank_error, rank_error_bound
+from dpq_sklearn.engine.base_measure import step_measure
+from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness
-from dpq_sklearn.engine.ranks import SortedColumn
-from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
-from dpq_sklearn.planning.bounds import rank_error_bound
+from dpq_sklearn.engine.ranks import SortedColumns
+from dpq_sklearn.planning.expected_error import planned
 
 SKEWED = [0.02, 0.05, 0.4, 0.41, 0.97]
+TRIALS = 1000
 
 
 @pytest.mark.parametrize(
     ("quantiles", "budget", "psi"),
     [
-        ("uniform", Budget(1.0, "eps"), None),
-        (SKEWED, Budget(1.0, "eps"), None),
-        ("uniform", Budget(0.5, "rho"), None),
-        # A domain of 20 gaps a record: a bound that the errors come near to.
-        ("uniform", Budget(1.0, "eps"), 40_000.0),
+        (6, {"eps": 1.0}, None),
+        (SKEWED, {"eps": 1.0}, None),
+        (6, {"eps": None, "rho": 0.5}, None),
+        (6, {"eps": 1.0, "delta": 1e-6, "n_features": 8}, None),
+        # 2000 records in a twentieth of the domain: a bound that the errors come near to.
+        (6, {"eps": 1.0}, 50_000.0),
     ],
-    ids=["uniform", "general", "concentrated", "narrow"],
+    ids=["uniform", "general", "concentrated", "composed", "narrow"],
 )
-def test_a_thousand_runs_exceed_the_bound_no_more_often_than_beta(quantiles, budget, psi):
-    beta, m, n = 0.05, 5, 2000
-    wanted = np.arange(1, 6) / 6 if isinstance(quantiles, str) else np.array(quantiles)
-    amount = {budget.unit: budget.amount}
-    bound = rank_error_bound(m, beta=beta, quantiles=quantiles, psi=psi, **amount)
-    # Evenly spaced records, in the middle twentieth of the domain.
-    values, grid = (np.arange(n) + 0.5) / n, BoundedGrid(-9.5, 10.5)
-    randomness, mechanism = SystemRandomness(), ApproximateQuantiles()
-    ranks = SortedColumn(values, grid)
-    exceeded = 0
-    for _ in range(1000):
-        released = grid.middles(mechanism.release(ranks, wanted, budget, randomness))
-        errors = np.abs(np.searchsorted(values, released) - wanted * n)
-        exceeded += errors.max() > bound + 1
-    assert exceeded <= beta * 1000
+def test_a_thousand_releases_exceed_the_bound_no_more_often_than_beta(quantiles, budget, psi):
+    beta, n = 0.05, 2000
+    bound = rank_error_bound(quantiles, beta=beta, psi=psi, **budget)
+    request = {"eps": 1.0, "delta": 0.0, "rho": None, "n_features": 1, "mechanism": "aq"}
+    plan = planned(quantiles, **request | budget)
+    values, bounds = (np.arange(n) + 0.5) / n, (-9.5, 10.5)
+    ranks = SortedColumns(np.tile(values, (TRIALS, 1)), make_grid([bounds] * TRIALS))
+    wanted, of_feature = plan.quantiles[0], plan.budgets[0]
+    cells = plan.mechanism.release(
+        ranks, [wanted] * TRIALS, [of_feature] * TRIALS, SystemRandomness()
+    )
+    released = ranks.grid.middles(np.array(cells), np.arange(TRIALS)[:, None])
+    errors = np.abs(np.searchsorted(values, released) - np.array(wanted) * n)
+    assert np.count_nonzero(errors.max(axis=1) > bound + 1) <= beta * TRIALS
     if psi is not None:
         assert bound < 150  # of 2000: not an empty promise
 
 
 def test_bound_of_one_quantile_is_that_of_the_exponential_mechanism():
-    bound = rank_error_bound(1, eps=2.0, beta=0.1, psi=1000.0)
-    assert bound == pytest.approx(math.log(1000 / 0.1) / 2.0, rel=1e-4)
+    eps = 2.0 * 63 / 64  # the rest is for the count
+    bound = rank_error_bound([0.5], eps=2.0, beta=0.1, psi=1000.0)
+    assert bound == pytest.approx(math.log(1000 / 0.1) / eps, rel=1e-4)
 
 
-def test_bounds_grow_with_m_and_shrink_with_the_budget():
-    assert rank_error_bound(3, 1.0, 0.05) < rank_error_bound(15, 1.0, 0.05)
-    assert rank_error_bound(15, 2.0, 0.05) < 0.51 * rank_error_bound(15, 1.0, 0.05)
-    assert rank_error_bound(15, 1.0, 0.05) < rank_error_bound(15, 1.0, 0.01)
-    assert rank_error_bound(15, rho=2.0) == pytest.approx(
-        rank_error_bound(15, rho=0.5) / 2, rel=1e-3
+def test_bounds_grow_with_the_bins_and_shrink_with_the_budget():
+    assert rank_error_bound(4) < rank_error_bound(16)
+    assert rank_error_bound(16, eps=2.0) < 0.51 * rank_error_bound(16, eps=1.0)
+    assert rank_error_bound(16, beta=0.05) < rank_error_bound(16, beta=0.01)
+    assert rank_error_bound(16, psi=2.0**40) < rank_error_bound(16)
+    assert rank_error_bound(16, n_features=3) == pytest.approx(3 * rank_error_bound(16), rel=1e-3)
+    assert rank_error_bound(16, eps=None, rho=2.0) == pytest.approx(
+        rank_error_bound(16, eps=None, rho=0.5) / 2, rel=1e-3
     )
-    assert rank_error_bound(15, 1.0, 0.05, psi=float(N_CELLS)) < rank_error_bound(15, 1.0, 0.05)
 
 
-def test_any_quantiles_are_at_least_as_bad_as_given_ones():
-    for quantiles in ("uniform", SKEWED, [0.001, 0.002, 0.003, 0.004, 0.005]):
-        given = rank_error_bound(5, 1.0, 0.05, quantiles=quantiles)
-        assert given <= rank_error_bound(5, 1.0, 0.05, quantiles="any")
-
-
-def test_the_bound_of_any_quantiles_is_the_theorem():
-    """levels * gamma with gamma = 2 ln(psi m / beta) / (eps / levels), at m = 2^k - 1."""
-    gamma = 2 * math.log(2**63 * 7 / 0.05) / (1.0 / 3)
-    assert rank_error_bound(7, 1.0, 0.05, quantiles="any") == pytest.approx(3 * gamma, rel=1e-4)
+def test_a_bound_is_tens_of_typical_errors():
+    budget = {"eps": 0.5, "delta": 1e-6, "n_features": 5}
+    ratio = rank_error_bound(8, **budget) / expected_rank_error(8, **budget).max()
+    assert 10 < ratio < 100
 
 
 def test_nothing_is_promised_of_what_the_floor_alone_can_do():
-    assert rank_error_bound(3, 1.0, 1e-12) == math.inf
+    assert rank_error_bound(4, beta=1e-12) == math.inf
 
 
-def test_the_default_is_the_mass_that_no_grid_exceeds():
-    assert rank_error_bound(3, 1.0) == rank_error_bound(3, 1.0, psi=2.0**63)
-    assert MOST_MASS == 2**63
+@pytest.mark.parametrize("bounds", [(-np.inf, np.inf), (0.0, np.inf), (-1.0, 3.0), (1e9, 1e9 + 1)])
+def test_no_position_has_less_base_measure_than_the_default_says(bounds):
+    """All positions together have the measure 1, and one of them has at least 1 / psi."""
+    grid = make_grid([bounds])
+    known = grid.cells_of(np.array([0.5, 2.0, 1e9 + 0.5, 1e12]), 0)
+    first, last = int(grid.first[0]), int(grid.end[0]) - 1
+    ends = np.array([first, *np.unique(known)[1:-1], last])
+    lo, hi = (x.ravel() for x in np.meshgrid(ends, ends, indexing="ij"))
+    lo, hi = lo[lo < hi], hi[lo < hi]
+    is_end = np.array((lo == first, hi == last))
+    is_open = is_end & np.array((grid.is_open_low, grid.is_open_high))
+    columns = np.zeros_like(lo)
+    measure = step_measure(grid, columns, lo, hi, np.where(is_open[0], hi, lo), is_open, ~is_end)
+    of_segments = np.diff(measure.before, axis=1) * measure.densities
+    assert of_segments.sum(axis=1) == pytest.approx(np.ones(lo.size), abs=1e-3)
+    least = measure.densities[np.diff(measure.cuts, axis=1) > 0].min() / grid.positions_per_cell
+    psi = math.exp(_nats_of_default_psi())
+    assert least >= 1 / psi
+
+
+def _nats_of_default_psi():
+    """Solve the bound of one quantile for psi: nats = log(psi / beta)."""
+    return rank_error_bound([0.5], eps=1.0, beta=0.5) * 63 / 64 * (1 - 2**-15) + math.log(0.5)
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"m": 0, "eps": 1.0},
-        {"m": True, "eps": 1.0},
-        {"m": 3},
-        {"m": 3, "eps": 1.0, "rho": 1.0},
-        {"m": 3, "eps": -1.0},
-        {"m": 3, "eps": 1.0, "beta": 0.0},
-        {"m": 3, "eps": 1.0, "quantiles": "even"},
-        {"m": 3, "eps": 1.0, "quantiles": [0.1, 0.2]},
-        {"m": 2, "eps": 1.0, "quantiles": [0.2, 0.1]},
-        {"m": 2, "eps": 1.0, "quantiles": [0.2, 1.0]},
+        {"quantiles": 1},
+        {"quantiles": True},
+        {"quantiles": "uniform"},
+        {"quantiles": [0.2, 0.1]},
+        {"quantiles": [0.2, 1.0]},
+        {"quantiles": 4, "eps": None},
+        {"quantiles": 4, "eps": -1.0},
+        {"quantiles": 4, "beta": 0.0},
+        {"quantiles": 4, "psi": 0.0},
+        {"quantiles": 4, "n_features": 0},
     ],
     ids=str,
 )
 def test_wrong_arguments_are_named(arguments):
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises((ValueError, TypeError), match="must be"):
         rank_error_bound(**arguments)
+
+
+def test_eps_and_rho_exclude_each_other():
+    with pytest.raises(ValueError, match="rho excludes eps"):
+        rank_error_bound(4, rho=1.0)

@@ -397,8 +397,9 @@ def test_no_frame_below_dp_quantiles_holds_data_when_a_read_fails():
     with pytest.raises(TypeError) as caught:
         dp_quantiles(x, 0.5)
     frames = [f for f in frames_of(caught.value) if f.f_code.co_filename.startswith(PACKAGE)]
-    assert [frame.f_code.co_name for frame in frames] == ["dp_quantiles", "read_column"]
-    assert not [name for name, value in frames[1].f_locals.items() if holds(value, x)]
+    assert frames[0].f_code.co_name == "dp_quantiles" and len(frames) > 1
+    inner = [value for frame in frames[1:] for value in frame.f_locals.values()]
+    assert not [value for value in inner if holds(value, x)]
 
 
 def test_a_reader_that_breaks_leaves_no_batch_in_the_frames():

@@ -235,7 +235,7 @@ def test_output_containers_of_scikit_learn_are_refused(frame):
 
 def test_no_rows_raise_what_fit_raises(frame):
     partitions = dd.from_pandas(frame, npartitions=2)
-    with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\) \(shape=\(0, 3\)\)"):
+    with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\)"):
         DPKBinsDiscretizer().fit(partitions[partitions["a"] < 0])
 
 
@@ -250,7 +250,7 @@ def test_ledger_is_charged_once_before_the_workers_read(frame, tmp_path):
     partitions = dd.from_pandas(frame, npartitions=3).map_partitions(reading, meta=frame[:0])
     fitted = DPKBinsDiscretizer(encode="ordinal", ledger=ledger).fit(partitions)
     assert spent == [1.0] * 3
-    with pytest.raises(BudgetExceededError, match="Nothing was read"):
+    with pytest.raises(BudgetExceededError, match="cannot pay"):
         fitted.fit(partitions)
     fitted.transform(partitions).compute()  # the former fit is still there, and free
     assert len(ledger.records()) == 1

@@ -54,8 +54,8 @@ class PrivacyLoss:
                 "PrivacyLoss needs eps >= 0, 0 <= delta < 1 and rho >= 0, got "
                 f"eps={self.eps!r}, delta={self.delta!r}, rho={self.rho!r}."
             )
-        if self.pure_eps is None:
-            object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else math.inf)
+        known = math.inf if self.pure_eps is None else self.pure_eps
+        object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else known)
         if self.neighbours not in (ROWS, PEOPLE):
             raise ValueError(f"neighbours must be {ROWS!r} or {PEOPLE!r}, got {self.neighbours!r}.")
 

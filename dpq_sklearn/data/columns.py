@@ -20,7 +20,10 @@ import numpy as np
 from scipy import sparse
 
 _REAL_KINDS = "biuf"
-_REAL_ARROW_TYPES = r"(dictionary<values=)?(bool|u?int\d|halffloat|float|double|decimal|null)"
+# What the names of other libraries' dtypes begin with.
+_MAY_HOLD_NUMBERS = (
+    r"(?i)object|(sparse\[|dictionary<values=)?(bool|u?int\d|(half)?float|double|decimal|null)"
+)
 _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
@@ -66,10 +69,7 @@ def checked_column(x, name):
 
 
 def stand_in(X):
-    """Return zeros of the shape of a checked table, for checks that need no numbers.
-
-    They take no memory. A sparse matrix stands for itself: scikit-learn refuses it.
-    """
+    """Return zeros of the shape of a checked table, without memory; a sparse matrix as it is."""
     return X if sparse.issparse(X) else np.broadcast_to(0.0, X.shape)
 
 
@@ -78,9 +78,18 @@ def stand_in(X):
 # the callers, from the public method upwards: they hold the container that they were given.
 
 
+def result_or_error(function, *arguments):
+    """Return what a function returns, or the exception that it raises, without its frames."""
+    try:
+        with ignore_float_errors():  # a longdouble beyond float64 becomes infinite
+            return function(*arguments)
+    except (TypeError, ValueError) as error:
+        return error.with_traceback(None)
+
+
 def read_matrix(X):
     """Return the numbers of a checked table as a float64 or float32 matrix, a copy or not."""
-    matrix = matrix_or_error(X)
+    matrix = result_or_error(matrix_of, X)
     del X
     if isinstance(matrix, Exception):
         raise matrix
@@ -89,18 +98,21 @@ def read_matrix(X):
 
 def read_column(x, name):
     """Return the numbers of a checked column as a float64 array, always a copy."""
-    floats = _column_or_error(x, name)
+    floats = result_or_error(_column_of, x, name)
     del x
     if isinstance(floats, Exception):
         raise floats
     return floats
 
 
-def matrix_or_error(X, first_column=0):
-    """Return the matrix of a checked table, or an exception to be raised elsewhere.
+def _column_of(x, name):
+    return _floats_of(checked_column(_with_dtypes(x, name), name), name)
+
+
+def matrix_of(X, first_column=0):
+    """Return what `read_matrix` returns; a sparse matrix stays one.
 
     `first_column` is the number of the first column of an array that is a part of a wider one.
-    A sparse matrix stays one.
     """
     if sparse.issparse(X):
         return X
@@ -109,17 +121,13 @@ def matrix_or_error(X, first_column=0):
     if dtypes and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in dtypes):
         common = np.result_type(*dtypes)
         common = common if common in (np.float64, np.float32) else np.float64
-        with ignore_float_errors():  # a longdouble beyond float64 becomes infinite
-            if isinstance(X, np.ma.MaskedArray):
-                return X.astype(common).filled(np.nan)
-            return X.to_numpy(dtype=common) if hasattr(X, "iloc") else np.asarray(X, dtype=common)
+        if isinstance(X, np.ma.MaskedArray):
+            return X.astype(common).filled(np.nan)
+        return X.to_numpy(dtype=common) if hasattr(X, "iloc") else np.asarray(X, dtype=common)
     matrix = np.empty(X.shape, order="F")
     for index, (name, column) in enumerate(zip(names, _columns_of(X), strict=True)):
         label = index + first_column if isinstance(X, np.ndarray) else name
-        floats = _floats_or_error(column, f"column {label!r} of X")
-        if isinstance(floats, Exception):
-            return floats
-        matrix[:, index] = floats
+        matrix[:, index] = _floats_of(column, f"column {label!r} of X")
     return matrix
 
 
@@ -179,72 +187,43 @@ def _check_dtype(dtype, name):
 def _may_hold_numbers(dtype):
     if isinstance(dtype, np.dtype):
         return dtype.kind in _REAL_KINDS + "O"
-    if library_of(dtype) == "polars":
-        return dtype.is_numeric() or str(dtype) in ("Boolean", "Null", "Object")
-    if library_of(dtype) == "pyarrow":
-        return re.match(_REAL_ARROW_TYPES, str(dtype)) is not None
-    if hasattr(dtype, "pyarrow_dtype"):
-        return _may_hold_numbers(dtype.pyarrow_dtype)
-    if hasattr(dtype, "categories"):
+    if str(dtype) == "category":
         is_text = dtype.categories.inferred_type == "string"  # pandas 2 has objects there
         return _may_hold_numbers(dtype.categories.dtype) and not is_text
-    return dtype.kind in _REAL_KINDS
+    return re.match(_MAY_HOLD_NUMBERS, str(dtype)) is not None
 
 
-def _column_or_error(x, name):
-    try:
-        x = checked_column(_with_dtypes(x, name), name)
-    except (TypeError, ValueError) as error:
-        return error.with_traceback(None)
-    return _floats_or_error(x, name)
-
-
-def _floats_or_error(column, name):
-    with ignore_float_errors():
-        floats = _floats_or_type(column)
-    if not isinstance(floats, str):
-        return floats
-    # The second sentence has the words that scikit-learn's checks look for.
-    return TypeError(
-        f"{name} must hold real numbers, got a cell of type {floats}. The argument must be free "
-        "of strings and of other objects that are not numbers."
-    )
-
-
-def _floats_or_type(column):
-    """Return the floats of a column, or the name of the type of a cell that is not a number."""
+def _floats_of(column, name):
+    """Return a new array of the floats of a column, or raise for a cell that is not a number."""
     library, dtype = library_of(column), getattr(column, "dtype", None)
-    if hasattr(dtype, "pyarrow_dtype"):
-        library, column = "pyarrow", sys.modules["pyarrow"].array(column)
     if library == "pyarrow":
         is_float = str(column.type) in ("halffloat", "float", "double")
         column = column if is_float else column.cast("float64", safe=False)
         array = column.to_numpy(zero_copy_only=False)
     elif library == "polars":
         array = (column if str(dtype) == "Object" else column.cast(float)).to_numpy()
-    elif hasattr(dtype, "categories"):
-        floats = _floats_or_type(dtype.categories)
-        codes = np.asarray(getattr(column, "cat", column).codes)  # -1 if missing
-        return floats if isinstance(floats, str) else np.append(floats, np.nan)[codes]
     elif isinstance(column, np.ma.MaskedArray):
         array = column.astype(object if dtype.kind == "O" else np.float64).filled(np.nan)
-    elif isinstance(dtype, np.dtype):
+    elif isinstance(dtype, np.dtype) or str(dtype) == "category":
         array = np.asarray(column)
     else:
         array = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return _floats_of_objects(array) if array.dtype.kind == "O" else array.astype(np.float64)
+    return _floats_of_objects(array, name) if array.dtype.kind == "O" else array.astype(float)
 
 
-def _floats_of_objects(cells):
-    """Return the cells as floats, or the name of the type of one that is not a number."""
+def _floats_of_objects(cells, name):
     if set(map(type, cells.tolist())) <= _PLAIN_TYPES:
-        try:
+        with suppress(OverflowError):  # an integer beyond float64
             return cells.astype(np.float64)
-        except OverflowError:  # an integer beyond float64
-            pass
     floats = [_as_float(cell) for cell in cells]
     strange = [type(cell) for cell, number in zip(cells, floats, strict=True) if number is None]
-    return min(kind.__name__ for kind in strange) if strange else np.array(floats)
+    if strange:  # the second sentence has the words that scikit-learn's checks look for
+        raise TypeError(
+            f"{name} must hold real numbers, got a cell of type "
+            f"{min(kind.__name__ for kind in strange)}. The argument must be free of strings and "
+            "of other objects that are not numbers."
+        )
+    return np.array(floats)
 
 
 def _as_float(cell):

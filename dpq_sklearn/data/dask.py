@@ -6,17 +6,13 @@ summary is a pure function of its partition, so a worker that dies costs time an
 """
 
 from dataclasses import dataclass
+from itertools import repeat
 
 import dask
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn.data.columns import (
-    checked_table,
-    ignore_float_errors,
-    matrix_or_error,
-    readable_columns,
-)
+from dpq_sklearn.data.columns import checked_table, matrix_of, readable_columns, result_or_error
 from dpq_sklearn.data.sources import Records, at_least_one
 from dpq_sklearn.engine.ranks import CellWeights
 from dpq_sklearn.engine.summaries import merge_columns, summarize
@@ -30,14 +26,15 @@ def meta_of(X):
 
     What scikit-learn's validation says about them it would say about the real ones.
     """
-    if not is_frame(X) and not hasattr(type(X), "map_blocks"):
+    kind = type(X)
+    if not is_frame(X) and not hasattr(kind, "map_blocks"):
         raise TypeError(
             "of dask's collections X must be a DataFrame or an Array, got "
-            f"{type(X).__module__}.{type(X).__name__}."
+            f"{kind.__module__}.{kind.__name__}."
         )
     if X.ndim != 2 or (not is_frame(X) and np.isnan(X.shape[1])):
         raise ValueError(
-            f"Expected 2D array, got a dask {type(X).__name__} of {X.ndim} dimensions, or one "
+            f"Expected 2D array, got a dask {kind.__name__} of {X.ndim} dimensions, or one "
             "whose number of columns is unknown."
         )
     if is_frame(X):
@@ -63,16 +60,11 @@ class Collection:
 
     def read(self, grid):
         """Return the records of all partitions; computes."""
-        if is_frame(self.X):
-            parts = [_delayed_summaries(self.X.to_delayed(), grid, 0)]
-        else:
-            blocks = self.X.to_delayed().T  # one row of blocks for each block of columns
-            ends = np.cumsum((0, *self.X.chunks[1])).tolist()
-            parts = [
-                _delayed_summaries(part, grid[first:last], first)
-                for part, first, last in zip(blocks, ends[:-1], ends[1:], strict=True)
-            ]
-        found = dask.compute(*parts)
+        blocks, widths = [self.X.to_delayed()], [grid.n_columns]
+        if not is_frame(self.X):  # one row of blocks for each block of columns
+            blocks, widths = self.X.to_delayed().T, self.X.chunks[1]
+        ends = np.cumsum((0, *widths)).tolist()
+        found = dask.compute(*map(_delayed_summaries, blocks, repeat(grid), ends, ends[1:]))
         error = _first_error(found)
         if error is not None:
             raise error
@@ -80,34 +72,32 @@ class Collection:
         return Records(CellWeights(summaries, grid), at_least_one(found[0][0]))
 
 
-def _delayed_summaries(parts, grid, first_column):
-    """Return the delayed number of rows and summaries of parts of the same columns."""
-    grid = dask.delayed(grid, traverse=False)
-    level = [dask.delayed(summarize_part)(part, grid, first_column) for part in parts]
+def _delayed_summaries(parts, grid, first, last):
+    """Return the delayed number of rows and summaries of parts of the columns first to last."""
+    grid = dask.delayed(grid[first:last], traverse=False)
+    level = [dask.delayed(summaries_or_error)(part, grid, first) for part in parts]
     while len(level) > 1:
         groups = range(0, len(level), MERGED_AT_ONCE)
         level = [dask.delayed(merge_parts)(level[i : i + MERGED_AT_ONCE]) for i in groups]
     return level[0]
 
 
-def summarize_part(part, grid, first_column=0):
+def summaries_or_error(part, grid, first_column):
     """Return the number of rows of a partition, and a summary of each column; or an exception.
 
     A worker that raised would log what it was working on, which is private.
     """
-    try:
-        matrix = matrix_or_error(checked_table(part), first_column)
-    except (TypeError, ValueError) as error:  # of types that are not those of the collection
-        matrix = error.with_traceback(None)
-    if isinstance(matrix, Exception):
-        return matrix
-    with ignore_float_errors():
-        columns = enumerate(readable_columns(matrix))
-        return matrix.shape[0], [summarize(values, grid, column) for column, values in columns]
+    return result_or_error(_summaries_of, part, grid, first_column)
+
+
+def _summaries_of(part, grid, first_column):
+    matrix = matrix_of(checked_table(part), first_column)
+    columns = enumerate(readable_columns(matrix))
+    return matrix.shape[0], [summarize(values, grid, column) for column, values in columns]
 
 
 def merge_parts(parts):
-    """Return the sum of what `summarize_part` returned for several partitions; or an exception."""
+    """Return the sum of what several partitions returned; or an exception."""
     error = _first_error(parts)
     if error is not None:
         return error
@@ -122,21 +112,11 @@ def _first_error(parts):
 def map_rows(X, function, meta, names):
     """Return the lazy `function` of the rows of a dask collection, partition by partition.
 
-    Parameters
-    ----------
-    X : dask DataFrame or Array
-        The rows.
-    function : callable
-        From rows to rows; it need not take empty ones.
-    meta : array or sparse matrix
-        The function of the rows of `meta_of`.
-    names : array of str
-        Columns of the result, if it is a DataFrame.
+    `meta` is the function of the rows of `meta_of`, which has `names` if `X` is a DataFrame. The
+    function need not take empty rows.
     """
     if is_frame(X):
-        import pandas
-
-        empty = pandas.DataFrame(meta[:0], columns=names, index=X._meta.index)
+        empty = type(X._meta)(meta[:0], columns=names, index=X._meta.index)
         return X.map_partitions(_map_frame, function, empty, meta=empty)
     X = X.rechunk({1: -1})
     chunks = (X.chunks[0], (meta.shape[1],))
@@ -144,9 +124,8 @@ def map_rows(X, function, meta, names):
 
 
 def _map_frame(part, function, empty):
-    if not len(part):
-        return empty.set_axis(part.index)
-    return type(empty)(function(part), columns=empty.columns, index=part.index)
+    rows = _map_block(part, function, empty)
+    return type(empty)(np.asarray(rows), columns=empty.columns, index=part.index)
 
 
 def _map_block(block, function, empty):

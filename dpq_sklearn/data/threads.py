@@ -66,13 +66,5 @@ class Progress:
     def __exit__(self, kind, error, traceback):
         if self._verbose and self.n_batches:
             self._print(end="\n")
-        if error is not None:
-            add_note(error, "The reading of the batches stopped. Nothing was released.")
-
-
-def add_note(error, note):
-    """Add a line to an exception."""
-    if hasattr(error, "add_note"):
-        error.add_note(note)
-    elif len(error.args) <= 1:  # Python 3.10
-        error.args = ("\n".join([*map(str, error.args), note]),)
+        if hasattr(error, "add_note"):  # not in Python 3.10
+            error.add_note("The reading of the batches stopped. Nothing was released.")

@@ -18,7 +18,7 @@ of empty cells, which would otherwise win against the one cell that the records 
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -290,6 +290,7 @@ def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION):
     return Grid(*(np.array(field, dtype=kind) for field, kind in zip(fields, types, strict=True)))
 
 
+@lru_cache(maxsize=1024)  # most columns have the same bounds, or none
 def _grid_of_column(low, high, resolution):
     """Return the fields of `Grid` for one column."""
     is_open_low, is_open_high = np.isinf(low), np.isinf(high)

@@ -1,6 +1,5 @@
 """What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
 
-import warnings
 from copy import copy
 from itertools import chain, islice, repeat, zip_longest
 from numbers import Integral, Real
@@ -34,13 +33,13 @@ from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_fea
 from dpq_sklearn.mechanisms.registry import MECHANISMS
 from dpq_sklearn.quality import (
     AUTO_BINS,
-    PrivacyNoiseWarning,
     cautious_count,
     errors_in_bins,
     noise_warning,
     verdict,
+    warn_of_noise,
 )
-from dpq_sklearn.release import neighbours_of, pay, plan_automatically, release
+from dpq_sklearn.release import neighbours_of, no_data_in_frames, pay, plan_automatically, release
 
 _NO_MORE = object()
 
@@ -117,11 +116,14 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                     "partitions. Use fit_batches with batches that hold whole people."
                 )
             draft._validated(meta_of(X), reset=True)
-            return self._fit_draft(draft, Collection(X), "fit", SUMMARY_RESOLUTION, None)
+            source = Collection(X)
+            with no_data_in_frames():
+                return self._fit_draft(draft, source, "fit", SUMMARY_RESOLUTION, None)
         X = draft._checked_table(X, reset=True)
         groups = None if groups is None else checked_groups(groups, X.shape[0])
         source = Table(X, self.n_jobs, groups)
-        return self._fit_draft(draft, source, "fit", FULL_RESOLUTION, groups)
+        with no_data_in_frames():
+            return self._fit_draft(draft, source, "fit", FULL_RESOLUTION, groups)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_batches(
@@ -178,7 +180,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         if not first:
             raise ValueError("batches must hold at least one batch, got none.")
         source = Batches(chain(first, tables), self.n_jobs, Progress(verbose, callback))
-        return self._fit_draft(draft, source, "fit_batches", SUMMARY_RESOLUTION, groups)
+        with no_data_in_frames():
+            return self._fit_draft(draft, source, "fit_batches", SUMMARY_RESOLUTION, groups)
 
     def _checked_batches(self, batches, groups):
         """Yield each batch as a checked table with its groups, or None."""
@@ -216,13 +219,18 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         )
         self._forget()
         released = release(paid, source)
+        with np.errstate(all="ignore"):
+            self._commit(draft, released)
+        self._warn_of_noise(released)
+        return self
+
+    def _commit(self, draft, released):
+        """Take over what the draft becomes by a release."""
         draft._set_quantiles(released)
         draft.n_rows_, draft.privacy_ = released.n_rows, released.plan.loss
         n_low = cautious_count(released.n_rows, released.plan.count_budget)
         draft.error_in_bins_ = errors_in_bins(released.plan, n_low)
         vars(self).update(draft._fitted())
-        self._warn_of_noise(released)
-        return self
 
     def _warn_of_noise(self, released):
         """Warn if the release is mostly noise: decided by the release and public facts alone."""
@@ -237,9 +245,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             names = getattr(self, "feature_names_in_", None)
             return other._plan(self.n_features_in_, names)
 
-        text = noise_warning(released, self._count_parameter, replan)
+        with np.errstate(all="ignore"):
+            text = noise_warning(released, self._count_parameter, replan)
         if text is not None:
-            warnings.warn(text, PrivacyNoiseWarning, stacklevel=5)
+            warn_of_noise(text)
 
     def quality_report(self):
         """Say how good the private quantiles of each feature are expected to be.

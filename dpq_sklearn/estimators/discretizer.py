@@ -50,7 +50,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     n_jobs : int or None, default=None
         Number of threads, as in joblib. The result does not depend on it.
     random_state : None, int or RandomState, default=None
-        For tests only: anyone who knows the seed can remove the noise.
+        None for real data: anyone who knows a seed can remove the noise.
     ledger : PrivacyLedger, path or None, default=None
         Where each fit is charged before `X` is read; one beyond the budget raises.
 
@@ -66,15 +66,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     rank_error_ : ndarray of shape (n_features,) of arrays
         The standard deviation of the number of rows below each edge, from public facts (NaN for
         ``mechanism="agg_tree"``).
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, if they are all strings.
-
-    See Also
-    --------
-    DPQuantileTransformer : Private mapping to a uniform or normal distribution.
-    sklearn.preprocessing.KBinsDiscretizer : Exact binning.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
+        Number and names of the features seen during `fit`; names only if all are strings.
 
     Notes
     -----

@@ -32,9 +32,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     Parameters
     ----------
     n_quantiles : int or "auto", default="auto"
-        The number of private quantiles, i / (n_quantiles + 1). More are finer and noisier; powers
-        of two less one are the most accurate for their number. "auto" takes what the released
-        number of rows allows.
+        The number of private quantiles, i / (n_quantiles + 1), best a power of two less one. More
+        are finer and noisier; "auto" goes by the released number of rows.
     eps : float or None, default=1.0
         Privacy budget of a fit: less is more private and less accurate. None if `rho` is given.
     delta : float, default=0.0
@@ -57,7 +56,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     n_jobs : int or None, default=None
         Number of threads, as in joblib. The result does not depend on it.
     random_state : None, int or RandomState, default=None
-        For tests only: anyone who knows the seed can remove the noise.
+        None for real data: anyone who knows a seed can remove the noise.
     ledger : PrivacyLedger, path or None, default=None
         Where each fit is charged before `X` is read; one beyond the budget raises.
 
@@ -73,15 +72,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     rank_error_ : ndarray of shape (n_quantiles, n_features)
         The standard deviation of the number of rows below each quantile, from public facts (NaN
         for ``mechanism="agg_tree"``).
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, if they are all strings.
-
-    See Also
-    --------
-    DPKBinsDiscretizer : Private binning.
-    sklearn.preprocessing.QuantileTransformer : The exact mapping.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
+        Number and names of the features seen during `fit`; names only if all are strings.
 
     Notes
     -----
@@ -209,14 +201,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     def _forward(self, columns, knots):
         """Return the distribution function at the values; scikit-learn's to the last bit."""
-        normal = self.output_distribution == "normal"
         # In the type in which NumPy compares a column with one number, which scikit-learn does.
         ends = knots[:, [0, -1]].astype(np.result_type(columns, knots[0, 0]))
-        lowest, highest = ends[:, :1], ends[:, 1:]
-        if normal:
-            at_low, at_high = columns - _END < lowest, columns + _END > highest
-        else:
-            at_low, at_high = columns == lowest, columns == highest
+        at_low, at_high = self._at_ends(columns, ends[:, :1], ends[:, 1:])
         # Neighbours in value are neighbours in memory for np.interp: three times as fast. All
         # columns at once where that is possible: threads seldom need Python's lock.
         order = np.argsort(columns, axis=1)
@@ -230,21 +217,25 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
             shares[index, order[index]] = 0.5 * (upwards - downwards)
         shares[at_high] = 1
         shares[at_low] = 0
-        return np.clip(ndtri(shares), *_NORMAL_ENDS) if normal else shares
+        if self.output_distribution == "uniform":
+            return shares
+        return np.clip(ndtri(shares), *_NORMAL_ENDS)
 
     def _backward(self, columns, knots):
         """Return the value at each share; scikit-learn's to the last bit."""
-        shares = columns
-        if self.output_distribution == "normal":
-            shares = ndtr(columns.astype(np.float64))
-            at_low, at_high = shares - _END < 0, shares + _END > 1
-        else:
-            at_low, at_high = shares == 0, shares == 1
+        is_normal = self.output_distribution == "normal"
+        shares = ndtr(columns.astype(np.float64)) if is_normal else columns
+        at_low, at_high = self._at_ends(shares, 0, 1)
         originals = np.empty(shares.shape)
         for index, of_column in enumerate(knots):
             originals[index] = np.interp(shares[index], self.references_, of_column)
         originals = np.where(at_high, knots[:, -1:], originals)
         return np.where(at_low, knots[:, :1], originals)
+
+    def _at_ends(self, values, lowest, highest):
+        if self.output_distribution == "uniform":
+            return values == lowest, values == highest
+        return values - _END < lowest, values + _END > highest
 
     def to_sklearn(self):
         """Return a plain fitted QuantileTransformer with the private quantiles.

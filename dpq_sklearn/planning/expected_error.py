@@ -1,14 +1,20 @@
 """Planning: how accurate a release will be, from public facts only."""
 
-from numbers import Integral
+from itertools import takewhile
+from numbers import Integral, Real
 
 import numpy as np
 
 from dpq_sklearn.checks import checked_positive, shown
+from dpq_sklearn.quality import (
+    AUTO_BINS,
+    TOO_FAR_OFF,
+    errors_in_bins,
+    is_near_enough,
+    warn_of_noise,
+)
 from dpq_sklearn.quantiles import checked_quantiles
 from dpq_sklearn.release import plan_release
-
-_MOST_BINS = 256
 
 
 def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, mechanism="aq"):
@@ -21,7 +27,8 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     Parameters
     ----------
     quantiles : int or array-like of float
-        The number of bins, for the quantiles i / n_bins, or the quantiles themselves, ascending.
+        The number of bins, for the quantiles i / n_bins between them, or the quantiles themselves,
+        ascending.
     eps, delta, rho
         The budget of the whole fit, as in :func:`dp_quantiles`.
     n_features : int, default=1
@@ -34,30 +41,23 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     errors : ndarray of shape (n_quantiles,)
         Standard deviations, in records.
 
+    See Also
+    --------
+    rank_error_bound : What an error exceeds with a small probability only, whatever the data.
+
     Notes
     -----
     In AQ a node's own noise is two-sided exponential with variance 2 / eta^2; it inherits q of the
     error of its upper end and 1 - q of that of its lower end. Tied data may be further off: an
-    estimate can land in the gap beside an atom.
+    estimate can land in the gap beside an atom. So may data that are too few to be found at all.
 
     Examples
     --------
     >>> from dpq_sklearn import expected_rank_error
     >>> expected_rank_error(4, eps=1.0).round(1)
-    array([3.2, 2.8, 3.2])
+    array([3.2, 2.9, 3.2])
     """
-    q = _ascending_quantiles(quantiles)
-    _checked_count(n_features, "n_features")
-    plan = plan_release(
-        [tuple(q)] * n_features,
-        eps=eps,
-        delta=delta,
-        rho=rho,
-        bounds=[(-np.inf, np.inf)] * n_features,
-        mechanism=mechanism,
-        with_count=True,
-    )
-    errors = plan.rank_errors()[0]
+    errors = planned(quantiles, n_features, mechanism, eps, delta, rho).rank_errors()[0]
     if np.isnan(errors).any():
         raise ValueError(
             f"mechanism must not be 'agg_tree', got {mechanism!r}: its error depends on the data."
@@ -65,46 +65,67 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     return errors
 
 
-def suggest_n_bins(n_rows, n_features=1, eps=1.0, *, delta=0.0, rho=None, tolerance=0.1):
+def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolerance=TOO_FAR_OFF):
     """Suggest the largest number of bins whose edges are still meaningful.
 
-    The largest power of two (AQ is at its best there) such that no edge is expected to be off
-    by more than `tolerance` of a bin's share of the rows.
+    It is what ``n_bins="auto"`` takes if the private count says `n_rows`: the largest power of two
+    (AQ is at its best there), up to 64 and to the cube root of `n_rows`, whose edges are expected
+    to be off by no more than `tolerance`.
 
     Parameters
     ----------
     n_rows : int
         A public guess at the number of rows: its order of magnitude is enough. The exact number
         may itself be private.
-    n_features : int, default=1
-        How many features share the budget.
     eps, delta, rho
         The budget of the whole fit, as in :func:`dp_quantiles`.
-    tolerance : float, default=0.1
-        The standard deviation of an edge's rank that is acceptable, in bins.
+    n_features : int, default=1
+        How many features share the budget.
+    tolerance : float, default=0.5
+        The expected error of an edge that is acceptable, in bins: in parts of the rows that a bin
+        should hold.
 
     Returns
     -------
     n_bins : int
-        From 2 to 256.
+        From 2 to 64; or 1, with a :class:`PrivacyNoiseWarning`, if 2 bins are too many.
 
     Examples
     --------
     >>> from dpq_sklearn import suggest_n_bins
     >>> suggest_n_bins(10_000, n_features=10, eps=1.0)
-    8
+    16
     """
-    _checked_count(n_rows, "n_rows")
+    n_rows = _checked_count(n_rows, "n_rows")
     checked_positive(tolerance, "tolerance")
-    n_bins = 2
-    while 2 * n_bins <= _MOST_BINS:
-        errors = expected_rank_error(
-            2 * n_bins, eps=None if rho else eps, delta=delta, rho=rho, n_features=n_features
+
+    def plan(n_bins):
+        return planned(n_bins, n_features, "aq", eps, delta, rho)
+
+    enough = takewhile(lambda n: is_near_enough(plan(n), n_rows, tolerance), AUTO_BINS)
+    n_bins = max(enough, default=1)
+    if n_bins == 1:
+        error = errors_in_bins(plan(2), n_rows).mean()
+        warn_of_noise(
+            f"{n_rows:,} rows are too few for 2 bins of {n_features} feature"
+            f"{'s' if n_features > 1 else ''}: an edge is expected to be {error:.2g} bins off. Use "
+            f"fewer features, a delta or a larger {'eps' if rho is None else 'rho'}."
         )
-        if errors.max() > tolerance * n_rows / (2 * n_bins):
-            break
-        n_bins *= 2
     return n_bins
+
+
+def planned(quantiles, n_features, mechanism, eps, delta, rho):
+    """Return the plan of a fit without bounds of so many features, all with these quantiles."""
+    n_features = _checked_count(n_features, "n_features")
+    return plan_release(
+        [_ascending_quantiles(quantiles)] * n_features,
+        eps=eps,
+        delta=delta,
+        rho=rho,
+        bounds=[(-np.inf, np.inf)] * n_features,
+        mechanism=mechanism,
+        with_count=True,
+    )
 
 
 def _ascending_quantiles(quantiles):
@@ -119,5 +140,8 @@ def _ascending_quantiles(quantiles):
 
 
 def _checked_count(value, name):
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+    """Return a whole number, which may be written as 1e4, as an int."""
+    is_whole = isinstance(value, Real) and not isinstance(value, bool) and value % 1 == 0
+    if not is_whole or value < 1:
         raise ValueError(f"{name} must be an integer >= 1, got {shown(value)}.")
+    return int(value)

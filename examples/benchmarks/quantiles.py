@@ -14,13 +14,24 @@ from dpq_sklearn import dp_quantiles
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness
-from dpq_sklearn.engine.ranks import SortedColumn
+from dpq_sklearn.engine.ranks import SortedColumns
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
 
 
 def uniform_quantiles(m):
     return np.arange(1, m + 1) / (m + 1)
+
+
+def sorted_ranks(rng, n):
+    """Return the ranks of one sorted column without bounds."""
+    values = np.sort(rng.normal(0, 5, (1, n)), axis=1)
+    return SortedColumns(values, make_grid([(-np.inf, np.inf)]))
+
+
+def release_of(mechanism, ranks, q):
+    """Return a function that draws the quantiles of one column with eps = 1."""
+    return partial(mechanism.release, ranks, [tuple(q)], [Budget(1.0, "eps")], SystemRandomness())
 
 
 def peak_in_columns(function, column):
@@ -42,28 +53,17 @@ def main():
     print("\nfrom the sorted column to 63 quantiles")
     q = uniform_quantiles(63)
     for n in (10**5, 10**6, 10**7):
-        ranks = SortedColumn(rng.normal(0, 5, n), make_grid(None))
-        release = partial(
-            ApproximateQuantiles().release, ranks, q, Budget(1.0, "eps"), SystemRandomness()
-        )
+        release = release_of(ApproximateQuantiles(), sorted_ranks(rng, n), q)
         (after_sorting,) = best_seconds((release,))
         print(f"n = {n:<10,} {after_sorting * 1e3:6.1f} ms")
 
-    ranks = SortedColumn(rng.normal(0, 5, 10**5), make_grid(None))
+    ranks = sorted_ranks(rng, 10**5)
     header("JointExp, n = 1e5, from the sorted column to 4 quantiles", "all records")
-    compare(
-        "only records within reach of their targets",
-        *(
-            partial(
-                mechanism.release,
-                ranks,
-                uniform_quantiles(4),
-                Budget(1.0, "eps"),
-                SystemRandomness(),
-            )
-            for mechanism in (JointExponential(), JointExponential(spare_bits=3e5))
-        ),
+    near, everything = (
+        release_of(mechanism, ranks, uniform_quantiles(4))
+        for mechanism in (JointExponential(), JointExponential(spare_bits=3e5))
     )
+    compare("only records within reach of their targets", near, everything)
 
     x = rng.normal(0, 5, 10**6)
     peak = peak_in_columns(lambda: dp_quantiles(x, q), x)

@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 
-from dpq_sklearn import DPKBinsDiscretizer
+from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning
 
 N_BINS = 8
 
@@ -55,6 +55,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     parser.add_argument("--trials", type=int, default=20)
     trials = parser.parse_args().trials
+    warnings.simplefilter("ignore", PrivacyNoiseWarning)  # the table says how noisy it is
     X, y = mixed_data(np.random.default_rng(0))
     split = train_test_split(X, y, test_size=0.5, random_state=0)
     exact = KBinsDiscretizer(N_BINS, strategy="quantile", subsample=None)

@@ -8,17 +8,15 @@ import time
 from pathlib import Path
 
 import numpy as np
-from dpq_sklearn.accounting.MISSING import budgets_for
 from published_aq import published_aq
 from published_joint_exp import published_joint_exp
+from tables import SHOWN_M
 
 from dpq_sklearn import dp_quantiles, sanitize
-from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.engine.grid import BoundedGrid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import SortedColumn
-from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
+from dpq_sklearn.engine.ranks import SortedColumns
 from dpq_sklearn.planning.bounds import rank_error_bound
+from dpq_sklearn.release import plan_release
 
 DOMAIN = (-100.0, 100.0)
 N_RECORDS = 1000
@@ -86,6 +84,8 @@ MECHANISMS = {
     "AppIndExp": SOME_M,
     "AggTree": SOME_M,
 }
+# For a faster run: the slower mechanisms only for the m of the tables.
+FEWER_M = MECHANISMS | dict.fromkeys(("JointExp", "AppIndExp", "AggTree"), SHOWN_M)
 
 
 def seed_of(*numbers):
@@ -98,12 +98,12 @@ def sample_of(datasets, dataset, trial, n=N_RECORDS):
     return rng.choice(datasets[dataset], size=n, replace=False)
 
 
-def accuracy(datasets, dataset, trial, rho):
+def accuracy(datasets, dataset, trial, rho, mechanisms=MECHANISMS):
     """Figures 1 to 4: the error of every mechanism against m, for one sample of one dataset."""
     x = sample_of(datasets, dataset, trial)
     x_sorted = np.sort(x)
     rows = []
-    for mechanism, numbers in MECHANISMS.items():
+    for mechanism, numbers in mechanisms.items():
         for m in numbers:
             quantiles = uniform_quantiles(m)
             seed = seed_of(trial, m, NAMES.index(dataset))
@@ -156,20 +156,20 @@ def sample_size(trial):
 
 def n_features(trial):
     """Figure 7, right: the error in one of d features that share (eps = 1, delta) equally."""
-    quantiles, grid, aq = uniform_quantiles(7), BoundedGrid(*DOMAIN), ApproximateQuantiles()
+    quantiles, rows = uniform_quantiles(7), []
     x_sorted = np.sort(np.random.default_rng([trial, 7]).normal(0, 5, size=10_000))
-    pure, concentrated = budgets_for(1.0, DELTA, None)
-    rows = []
+    requests = {
+        "pure": {"delta": 0.0},
+        "with a ledger": {"delta": DELTA, "adds_up": True},
+        "best": {"delta": DELTA},
+    }
     for d in (1, 2, 5, 10, 20, 50, 100):
-        budgets = {
-            "pure": Budget(pure.amount / d, "eps"),
-            "zCDP": Budget(concentrated.amount / d, "rho"),
-        }
-        budgets["best"] = max(budgets.values(), key=lambda b: aq.least_eps(quantiles, b))
-        for accounting, budget in budgets.items():
+        for accounting, request in requests.items():
+            plan = plan_release([quantiles] * d, eps=1.0, rho=None, bounds=[DOMAIN] * d, **request)
+            ranks = SortedColumns(x_sorted[None, :], plan.grid[:1])
             randomness = make_randomness(seed_of(trial, d))
-            cells = aq.release(SortedColumn(x_sorted.copy(), grid), quantiles, budget, randomness)
-            error = mean_gap(grid.middles(cells), x_sorted, quantiles)
+            (cells,) = plan.mechanism.release(ranks, [quantiles], plan.budgets[:1], randomness)
+            error = mean_gap(plan.grid.middles(cells, 0), x_sorted, quantiles)
             rows.append({"accounting": accounting, "features": d, "error": error})
     return rows
 
@@ -187,7 +187,7 @@ def sanitized(datasets, dataset, trial, n_points=100):
         for side in ("left", "right")
     ]
     quantiles = (np.arange(n_points) + 0.5) / n_points
-    bound = 2 * rank_error_bound(n_points, 1.0, 0.05, quantiles=quantiles)
+    bound = 2 * rank_error_bound(quantiles, eps=1.0, beta=0.05)
     bound += x_sorted.size / n_points  # the points themselves are that coarse
     return [
         {
@@ -199,15 +199,16 @@ def sanitized(datasets, dataset, trial, n_points=100):
     ]
 
 
-def jobs_of(datasets, trials):
-    """Return {experiment: [(function, arguments)]}."""
+def jobs_of(datasets, trials, mechanisms=MECHANISMS):
+    """Return {experiment: [(function, arguments)]}; `mechanisms` says for which m each is run."""
     names = list(datasets)
+    samples = [(d, t) for t in range(trials) for d in names]
     slow_trials = min(trials, 20)  # the last two use up to a million records
     return {
-        "1_accuracy_dp": [(accuracy, (d, t, None)) for t in range(trials) for d in names],
-        "3_accuracy_zcdp": [(accuracy, (d, t, 0.5)) for t in range(trials) for d in names],
+        "1_accuracy_dp": [(accuracy, (*sample, None, mechanisms)) for sample in samples],
+        "3_accuracy_zcdp": [(accuracy, (*sample, 0.5, mechanisms)) for sample in samples],
         "5_run_time": [(run_time, (d, t)) for t in range(min(trials, 3)) for d in names],
-        "6_bounds": [(bounds_or_not, (d, t)) for t in range(trials) for d in names],
+        "6_bounds": [(bounds_or_not, sample) for sample in samples],
         "7_sample_size": [(sample_size, (t,)) for t in range(slow_trials)],
         "7_features": [(n_features, (t,)) for t in range(trials)],
         "8_sanitize": [(sanitized, (d, t)) for t in range(slow_trials) for d in names],

@@ -1,6 +1,7 @@
 """Reproduce the paper's experiments, and two more: one command, CSV tables and figures.
 
-    python examples/paper/reproduce.py [--trials N] [--data FOLDER] [--out FOLDER] [--site FOLDER]
+    python examples/paper/reproduce.py [--trials N] [--fewer-m] [--data FOLDER] [--out FOLDER]
+        [--site FOLDER]
 
 `--data` is a folder with goodreads_rating.csv, goodreads_pages.csv, adult_hours.csv and
 adult_age.csv (one column under one line of header). Those that are not there are skipped.
@@ -64,9 +65,9 @@ def _work(job):
     return experiment, function(*((_datasets,) if takes_data else ()), *arguments)
 
 
-def run_all(datasets, trials, processes):
+def run_all(datasets, trials, processes, mechanisms):
     """Return {experiment: table of all its rows}."""
-    by_experiment = experiments.jobs_of(datasets, trials)
+    by_experiment = experiments.jobs_of(datasets, trials, mechanisms)
     jobs = [(name, *job) for name, jobs in by_experiment.items() for job in jobs]
     # Times are measured alone, everything else in several processes.
     alone = [job for job in jobs if job[1] is experiments.run_time]
@@ -178,6 +179,9 @@ def write_all(rows, datasets, out, site=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=100, help="samples of each dataset")
+    parser.add_argument(
+        "--fewer-m", action="store_true", help="slow mechanisms only for the m of the tables"
+    )
     parser.add_argument("--data", help="folder with the real columns")
     parser.add_argument(
         "--out", type=Path, default=Path("paper_results"), help="folder to write to"
@@ -189,7 +193,8 @@ def main():
     datasets, missing = experiments.load_datasets(arguments.data)
     for name in missing:
         print(f"{name}: no {name}.csv in --data, skipped")
-    rows = run_all(datasets, arguments.trials, arguments.processes)
+    mechanisms = experiments.FEWER_M if arguments.fewer_m else experiments.MECHANISMS
+    rows = run_all(datasets, arguments.trials, arguments.processes, mechanisms)
     write_all(rows, datasets, arguments.out, arguments.site)
     print(f"tables and figures written to {arguments.out}")
 

@@ -1,0 +1,70 @@
+"""What does delta buy, in a fit of its own and in one that a ledger adds up with others?
+
+Mean number of records between edge and truth at eps = 1, delta = 1e-6, for n = 10,000 records of
+N(0, 5) in every feature, without bounds. Of the accounts that a plan may choose from, a ledger
+leaves out optimal composition. Standard errors are over the trials.
+
+    python examples/benchmarks/delta.py [--trials 50]
+"""
+
+import argparse
+
+import numpy as np
+
+from dpq_sklearn.engine.random import SystemRandomness
+from dpq_sklearn.engine.ranks import SortedColumns
+from dpq_sklearn.release import plan_release
+
+N_RECORDS = 10_000
+SIZES = ((1, 32), (1, 128), (10, 5), (30, 5), (30, 32))
+REQUESTS = {
+    "eps alone": {"delta": 0.0},
+    "delta, with a ledger": {"delta": 1e-6, "adds_up": True},
+    "delta, on its own": {"delta": 1e-6},
+}
+
+
+def plan_of(n_features, n_bins, request):
+    quantiles = np.arange(1, n_bins) / n_bins
+    bounds = [(-np.inf, np.inf)] * n_features
+    return plan_release([quantiles] * n_features, eps=1.0, rho=None, bounds=bounds, **request)
+
+
+def mean_rank_error(plan, values):
+    """Return the error of one release, from `values` of shape (n_features, n), ascending."""
+    ranks = SortedColumns(values, plan.grid)
+    released = plan.mechanism.release(ranks, plan.quantiles, plan.budgets, SystemRandomness())
+    errors = [
+        np.searchsorted(x, plan.grid.middles(cells, column)) - np.multiply(q, x.size)
+        for column, (x, cells, q) in enumerate(zip(values, released, plan.quantiles, strict=True))
+    ]
+    return np.abs(errors).mean()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--trials", type=int, default=50)
+    trials = parser.parse_args().trials
+    print(f"eps = 1, delta = 1e-6, n = {N_RECORDS:,}, N(0, 5), {trials} trials: mean rank error")
+    print(f"{'features':>8} {'bins':>5}" + "".join(f"{name:>40}" for name in REQUESTS))
+    for n_features, n_bins in SIZES:
+        plans = [plan_of(n_features, n_bins, request) for request in REQUESTS.values()]
+        errors = np.empty((len(plans), trials))
+        for trial in range(trials):
+            rng = np.random.default_rng((n_features, n_bins, trial))
+            values = np.sort(rng.normal(0, 5, (n_features, N_RECORDS)), axis=1)
+            errors[:, trial] = [mean_rank_error(plan, values) for plan in plans]
+        cells = (
+            f"{mean:.2f} +- {error:.2f} ({plan.loss.account})"
+            for plan, mean, error in zip(
+                plans,
+                errors.mean(axis=1),
+                errors.std(axis=1, ddof=1) / np.sqrt(trials),
+                strict=True,
+            )
+        )
+        print(f"{n_features:8} {n_bins:5}" + "".join(f"{cell:>40}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
