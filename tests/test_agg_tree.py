@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import chi2_contingency
 
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.random import SeededRandomness, make_randomness
@@ -120,6 +121,7 @@ def test_noise_of_counts_is_within_eps_however_a_person_shares_its_weight(eps, s
 @pytest.mark.parametrize("unit", ["eps", "rho"])
 def test_noise_of_counts_is_within_rho_however_a_person_shares_its_weight(unit, shares):
     noise = CountNoise(Budget(0.5, unit), n_counts=len(shares), unit=4)
+    assert spent(noise.cost(), Budget(0.5, unit)) <= 0.5
     for order in (1.01, 1.5, 2.0, 5.0, 10.0):
         divergence = sum(renyi_of_shifted(pmf_of(noise), share, order) for share in shares)
         assert divergence <= noise.cost().rho * order
@@ -319,6 +321,24 @@ def test_release_follows_the_exact_distribution_and_betrays_a_wrong_eps(monkeypa
 
     assert p_value_of(2.0, seed=1) > 1e-3
     assert p_value_of(2.6, seed=2) < 1e-3
+
+
+@pytest.mark.slow
+def test_noise_of_weights_is_that_of_their_records(rng):
+    """Against noise of a floating-point generator, in records."""
+    tree, counts, n_draws = AggregateTree(height=1, branching=3), np.array([2, 1, 3]), 4000
+    ranks = ranks_of_weights([counts * RECORD_WEIGHT] * n_draws, tiny_grid(3, 2))
+    budgets = [Budget(2.0, "eps")] * n_draws
+    released = tree.release(ranks, [[0.5]] * n_draws, budgets, make_randomness(0))
+
+    def p_value_at(eps):
+        noisy = counts + rng.laplace(scale=1 / eps, size=(n_draws, 3))
+        simulated = [walk_down([row], [0.5], 3) for row in noisy]
+        table = [np.bincount(np.concatenate(cells), minlength=3) for cells in (released, simulated)]
+        return chi2_contingency(table).pvalue
+
+    assert p_value_at(2.0) > 1e-3
+    assert p_value_at(2.6) < 1e-3
 
 
 @pytest.mark.slow

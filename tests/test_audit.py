@@ -2,13 +2,13 @@
 
 import importlib.util
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.mechanisms import aq
+from dpq_sklearn.engine.exponential import Scores
 
 PATH = Path(__file__).parents[1] / "examples" / "benchmarks" / "audit.py"
 if not PATH.exists():  # an installed package has no examples
@@ -29,10 +29,12 @@ def test_exit_code_says_whether_a_mechanism_overspends(name, monkeypatch, capsys
     monkeypatch.setattr(audit, "all_audits", lambda: audits)
     assert audit.main(["--samples", "4000", "--seed", "0"]) == 0
     assert "No claim is exceeded" in capsys.readouterr().out
-    exponential_eps = Budget.exponential_eps
-    monkeypatch.setattr(Budget, "exponential_eps", lambda self: 1.5 * exponential_eps(self))
-    for cached in ("_quantile_tree", "_tree_levels"):
-        monkeypatch.setattr(aq, cached, getattr(aq, cached).__wrapped__)
+    honest = Scores.of
+    monkeypatch.setattr(
+        Scores,
+        "of",
+        lambda *arguments: replace(honest(*arguments), eta=1.5 * honest(*arguments).eta),
+    )
     assert audit.main(["--samples", "4000", "--seed", "0"]) == 1
     assert "EXCEEDED" in capsys.readouterr().out
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from dpq_sklearn.accounting.budgets import ROUNDING, Budget
+from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.accounting.composition import adaptive_delta
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
@@ -196,7 +196,7 @@ def test_optimum_without_adaptivity_is_the_worst_of_all_two_point_mechanisms(
 def test_composed_budgets_are_near_the_optimum_and_beat_other_accounts(n_draws, eps, delta):
     """The draws are not adaptive, which would allow a hundredth more at best."""
     (budget,) = IND.composed_budgets([uniform_quantiles(n_draws)], [1.0], eps, delta)
-    assert budget.amount >= eps * (1 - ROUNDING) / n_draws * (1 - 1e-9)
+    assert budget.amount >= eps / n_draws * (1 - 1e-9)
     rho = rho_of_approximate_dp(eps, delta)
     assert budget.amount >= 0.999 * math.sqrt(8 * rho / n_draws)
     assert nonadaptive_delta(n_draws, budget.amount, eps) <= delta

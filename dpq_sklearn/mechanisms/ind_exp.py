@@ -6,10 +6,11 @@ so the budget is shared by all quantiles and not only by the levels of a tree.
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import exponential_cost
+from dpq_sklearn.accounting.budgets import Budget, exponential_cost
+from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.engine.base_measure import step_measure
 from dpq_sklearn.engine.exponential import Nodes, draw
-from dpq_sklearn.mechanisms.protocol import Defaults, budgets_of_draws
+from dpq_sklearn.mechanisms.protocol import Defaults
 
 
 class IndependentExponential(Defaults):
@@ -67,4 +68,8 @@ class IndependentExponential(Defaults):
 
     def composed_budgets(self, quantiles, shares, eps, delta):
         """Return budgets of columns that together are (eps, delta)-DP: a draw for each quantile."""
-        return budgets_of_draws([len(q) for q in quantiles], shares, eps, delta)
+        weights = np.sqrt(np.asarray(shares) / max(shares))  # as zCDP would share
+        # The draws do not look at each other: any order is right.
+        pattern = np.sort(np.repeat(weights, [len(q) for q in quantiles]))[::-1]
+        scale = largest_scale(tuple(pattern.tolist()), eps, delta)
+        return tuple(Budget(scale * weight, "draw") for weight in weights.tolist())

@@ -5,8 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import DRAW_ERROR, ROUNDING, Budget, exponential_cost
-from dpq_sklearn.accounting.composition import largest_scale
+from dpq_sklearn.accounting.budgets import DRAW_ERROR, exponential_cost
 
 # A mechanism does not volunteer for a budget of which rounding could cost more than this share.
 LARGEST_SHARE_OF_ROUNDING = 0.4
@@ -80,11 +79,3 @@ def is_enough(budget, n_draws, error=DRAW_ERROR):
     cost = exponential_cost([budget.exponential_eps()], n_draws, error)
     spent = cost.rho if budget.unit == "rho" else cost.eps
     return spent < (1 + LARGEST_SHARE_OF_ROUNDING) * budget.amount
-
-
-def budgets_of_draws(n_draws, shares, eps, delta):
-    """Return budgets of columns with so many draws each that together are (eps, delta)-DP."""
-    weights = np.sqrt(np.asarray(shares) / max(shares))  # as zCDP would share
-    pattern = tuple(np.repeat(weights, n_draws).tolist())
-    scale = largest_scale(pattern, eps * (1 - ROUNDING), delta)
-    return tuple(Budget(scale * weight, "draw") for weight in weights.tolist())
