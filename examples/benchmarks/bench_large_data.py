@@ -57,7 +57,7 @@ def bench_batches(scale, out):
     sort_time = seconds(lambda: [batch.sort(axis=0) for batch in made_batches(n_rows)])
     print(f"make the batches, np.sort each:{sort_time:6.1f} s")
     print(f"fit_batches:{fit_time:25.1f} s, {fit_time / sort_time:.2f} times that")
-    cdf_time = seconds(lambda: DPQuantileTransformer().fit_batches(made_batches(n_rows)))
+    cdf_time = seconds(lambda: DPQuantileTransformer(63).fit_batches(made_batches(n_rows)))
     print(f"the same, 63 quantiles:{cdf_time:14.1f} s, {cdf_time / sort_time:.2f} times that")
     edges = discretizer.bin_edges_[0][1:-1]
     below = sum((batch < edges).sum(axis=0) for batch in made_batches(n_rows))
@@ -74,8 +74,8 @@ def bench_jobs(scale, out):
     cases = {
         "5 bins": DPKBinsDiscretizer,
         "5 bins, ordinal": partial(DPKBinsDiscretizer, encode="ordinal"),
-        "63 quantiles": DPQuantileTransformer,
-        "63 quantiles, normal": partial(DPQuantileTransformer, output_distribution="normal"),
+        "63 quantiles": partial(DPQuantileTransformer, 63),
+        "63 quantiles, normal": partial(DPQuantileTransformer, 63, output_distribution="normal"),
     }
     for name, make in cases.items():
         one, two = (make(n_jobs=n).fit(X) for n in (1, 2))
@@ -174,7 +174,7 @@ def bench_dask(scale, out):
             fitted = {}
 
             def ours():
-                fitted["dpq_sklearn"] = DPQuantileTransformer().fit(dd.read_parquet(folder))
+                fitted["dpq_sklearn"] = DPQuantileTransformer(63).fit(dd.read_parquet(folder))
 
             print(f"\n{n_rows:,} x 5 from Parquet, two workers, 63 quantiles")
             times = best_seconds([ours, *peers.values()], 3)

@@ -33,7 +33,7 @@ def main():
     )
     compare(
         "DPQuantileTransformer(63)",
-        lambda: DPQuantileTransformer().fit(X),
+        lambda: DPQuantileTransformer(63).fit(X),
         lambda: exact_cdf.fit(X),
         3,
     )
@@ -42,7 +42,7 @@ def main():
     discretizers = {
         e: DPKBinsDiscretizer(5, encode=e) for e in ("ordinal", "onehot", "onehot-dense")
     }
-    cdfs = {o: DPQuantileTransformer(output_distribution=o) for o in ("uniform", "normal")}
+    cdfs = {o: DPQuantileTransformer(63, output_distribution=o) for o in ("uniform", "normal")}
     for name, ours in (discretizers | cdfs).items():
         plain = ours.fit(X).to_sklearn()
         transform, plain_transform = (partial(e.transform, X) for e in (ours, plain))
