@@ -472,7 +472,7 @@ def test_price_is_that_of_the_whole_fit(estimator, X):
     assert approximate.fit(X).privacy_.delta in (0.0, 1e-6)
     many = approximate.fit(np.random.default_rng(0).normal(size=(50, 60))).privacy_
     assert (many.eps, many.delta, many.account) == (1.0, 1e-6, "optimal composition")
-    assert 1.1 * 0.02436 > many.rho > 0.02436  # the rho of zCDP, and a little more
+    assert 1.2 * 0.02436 > many.rho > 0.02436  # the rho of zCDP, and a little more
 
 
 @pytest.fixture
