@@ -6,7 +6,6 @@ import decimal
 import pickle
 import re
 
-import dask.dataframe
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -577,8 +576,9 @@ def test_auto_is_aq_with_groups():
 
 
 def test_dask_collections_are_refused_with_groups(tmp_path):
+    dd = pytest.importorskip("dask.dataframe")
     ledger = people_ledger(tmp_path)
-    frame = dask.dataframe.from_pandas(pd.DataFrame({"a": np.arange(30.0)}), npartitions=2)
+    frame = dd.from_pandas(pd.DataFrame({"a": np.arange(30.0)}), npartitions=2)
     with pytest.raises(ValueError, match="groups must be None for a dask collection"):
         DPKBinsDiscretizer(ledger=ledger).fit(frame, groups=[*range(30)])
     assert list(ledger.records()) == []

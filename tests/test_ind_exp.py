@@ -221,7 +221,7 @@ def test_sampler_follows_the_exact_distribution_and_betrays_a_wrong_eps():
         exact[tuple(sorted(cells))] = exact.get(tuple(sorted(cells)), 0.0) + chance
 
     def p_value_of(eps, seed):
-        return p_value(sample(IND, counts, grid, quantiles, Budget(eps, "eps"), seed, 3000), exact)
+        return p_value(sample(IND, counts, grid, quantiles, Budget(eps, "eps"), seed, 9000), exact)
 
     assert p_value_of(3.0, seed=1) > 1e-3
     assert p_value_of(3.9, seed=2) < 1e-3

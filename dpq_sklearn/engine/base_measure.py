@@ -154,7 +154,7 @@ def _rings_or_parts(kinds, is_open_lo, low, high, beyond):
     rows = ~is_open
     parts = low[rows, None] + width[rows, None] * np.arange(_N_PARTS + 2)
     values[rows, : _N_PARTS + 2] = np.minimum(parts, high[rows, None])
-    share = (values[rows] - low[rows, None]) / np.maximum(high - low, 1e-300)[rows, None]
+    share = (values[rows] - low[rows, None]) / np.where(high > low, high - low, 1.0)[rows, None]
     mass_up_to[rows] = np.clip(share, 0.0, 1.0)
     values.sort(axis=1)
     mass_up_to.sort(axis=1)  # it ascends with the value
