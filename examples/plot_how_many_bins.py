@@ -7,10 +7,12 @@ The error of a private edge is a number of rows that can be computed before any 
 and eps. Whether it is too much depends on how many rows a bin has.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dpq_sklearn import expected_rank_error, suggest_n_bins
+from dpq_sklearn import PrivacyNoiseWarning, expected_rank_error, suggest_n_bins
 
 # %%
 # The edge that is expected to be furthest off, in rows. No data are needed.
@@ -30,6 +32,7 @@ errors = {
 # :func:`~dpq_sklearn.suggest_n_bins` answers the question for a number of rows: the most bins, a
 # power of two up to the cube root of the rows, whose edges are off by at most half a bin. It is
 # what ``n_bins="auto"`` takes; 1, with a warning, says that not even 2 bins are good.
+warnings.simplefilter("ignore", PrivacyNoiseWarning)  # the table shows the 1
 numbers_of_rows = [1_000, 10_000, 100_000, 1_000_000]
 print(f"{'rows':36}" + "".join(f"{n_rows:>11,}" for n_rows in numbers_of_rows))
 for name, setting in settings.items():
