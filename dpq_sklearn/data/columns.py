@@ -196,6 +196,8 @@ def _may_hold_numbers(dtype):
 def _floats_of(column, name):
     """Return a new array of the floats of a column, or raise for a cell that is not a number."""
     library, dtype = library_of(column), getattr(column, "dtype", None)
+    if hasattr(dtype, "pyarrow_dtype"):  # pandas 2.0 fails on some dictionaries of Arrow
+        library, column = "pyarrow", sys.modules["pyarrow"].array(column)
     if library == "pyarrow":
         is_float = str(column.type) in ("halffloat", "float", "double")
         column = column if is_float else column.cast("float64", safe=False)

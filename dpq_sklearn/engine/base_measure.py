@@ -12,7 +12,7 @@ with a density that is constant on a few dozen segments of the node. It is a mix
 - *octaves*, as long as an end is open: most of their mass is for numbers of everyday size;
 - *rings* around a released end, if the other one is open: their widths double;
 - *parts* of equal width between two released ends or bounds;
-- *points*, single cells in which many records may be: the released ends and 0, 1, ..., 5;
+- *points*, single cells in which many records may be: the released ends and 0, 1, 2, 3;
 - the plain grid measure, so that no cell is out of reach.
 
 The constants were tuned on the data named in docs/accuracy_and_speed.md.
@@ -32,7 +32,7 @@ _END_MASSES, _INTEGER_END_MASSES = np.array([0.0, 0.05, 0.02]), np.array([0.0, 0
 # Octaves between these powers of two have one mass each; so has all that is below the first.
 _POWERS, _OCTAVE_MASSES = np.array([-10, -4, 10, 20, 32, 64]), (0.25, 1.0, 0.25, 0.05, 0.02)
 _MASS_BELOW, _NEGATIVE_SHARE = 0.2, 0.5
-_LANDMARKS = np.arange(6.0)
+_LANDMARKS = np.arange(4.0)
 _LARGEST_INTEGER = 1e6
 _N_PARTS = 16
 
@@ -57,7 +57,7 @@ _OCTAVE_ENDS, _OCTAVE_GROUP_MASSES = _octaves()
 _ONE_VALUE = _rings(-12, 4, centre=-1)
 _TWO_VALUES = _rings(-11, 5, centre=1)
 # Where a segment spans octaves it is cut towards zero, so that it stays even in the value.
-_HALVINGS = np.exp2([-1.0, -2, -3, -4, -6, -8, -11])
+_HALVINGS = np.exp2([-1.0, -2, -3, -5, -9])
 _TOWARDS_ZERO = np.concatenate((-_HALVINGS, [0.0], _HALVINGS[::-1]))
 
 

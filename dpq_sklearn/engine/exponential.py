@@ -30,7 +30,7 @@ FLOOR = 2.0**-FLOOR_BITS
 # Ranks are looked up this far from the target, in multiples of 1 / eta: densely near the target,
 # where most places are drawn, so that most of them are kept. The gaps further away are such that
 # no data make very many rounds; beyond 36, all places together weigh less than the target's.
-_AHEAD = np.array([0.2, 0.5, 0.9, 1.4, 2, 3, 4.5, 6.5, 9, 12, 16, 20, 25, 30, 36])
+_AHEAD = np.array([0.25, 0.6, 1, 1.6, 2.4, 3.6, 5.5, 8, 12, 16, 20, 25, 30, 36])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 # How many weights make a block of a race, and how many nodes are drawn at once: what they look at
 # stays in the cache.
