@@ -167,8 +167,8 @@ def test_delta_is_monotone_in_every_argument(draws, part, which):
     assert adaptive_delta(draws, 1.02 * eps) <= delta
     more = [*draws[:which], 1.1 * draws[which] + 0.1, *draws[which + 1 :]]
     assert adaptive_delta(more, eps) >= delta
-    assert adaptive_delta([*draws, 0.1], eps) >= delta * (1 - 1e-3)  # another lattice
-    assert adaptive_delta([0.1, *draws], eps) >= delta * (1 - 1e-3)
+    assert adaptive_delta([*draws, 0.1], eps) >= delta * (1 - 5e-3)  # the lattice differs
+    assert adaptive_delta([0.1, *draws], eps) >= delta * (1 - 5e-3)
 
 
 @given(
