@@ -166,3 +166,12 @@ def test_nodes_of_one_cell_or_two_have_a_measure_too(column):
     np.testing.assert_allclose(masses_of(measure).sum(axis=1), 1.0, rtol=1e-12)
     is_there = np.diff(measure.cuts, axis=1) > 0
     assert np.all(measure.densities[is_there] > 0)
+
+
+def test_bounds_at_the_ends_of_the_floats_have_finite_densities():
+    grid = make_grid([(-8e307, 8e307)], 5)
+    ends = grid.first, grid.end - 1
+    closed = np.zeros((2, 1), dtype=bool)
+    measure = step_measure(grid, np.array([0]), *ends, ends[0], closed, closed)
+    assert np.isfinite(measure.densities).all()
+    np.testing.assert_allclose(masses_of(measure).sum(axis=1), 1.0, rtol=1e-12)

@@ -129,7 +129,8 @@ def _values(grid, cells, columns):
     """Return a value in each cell, and whether it is an integer: then it is that."""
     integers = np.rint(grid.middles(cells, columns))
     is_integer = (grid.cells_of(integers, columns) == cells) & (np.abs(integers) < _LARGEST_INTEGER)
-    return np.where(is_integer, integers, grid.lower_edges(cells, columns)), is_integer
+    edges = np.maximum(grid.lower_edges(cells, columns), grid.low[columns])  # stay finite
+    return np.where(is_integer, integers, edges), is_integer
 
 
 def _rings_or_parts(kinds, is_open_lo, low, high, beyond):
