@@ -11,6 +11,7 @@ from os import PathLike
 import numpy as np
 
 _LONGEST_TEXT = 200
+_END_OF_SCALE = 2.0**64  # without two bounds the scale of the numbers ends there
 
 
 def shown(value):
@@ -58,7 +59,8 @@ def checked_bounds(bounds):
         open_end if end is None else float(end)
         for end, open_end in zip(ends, (-math.inf, math.inf), strict=True)
     )
-    if not low < high or (None not in ends and not math.isfinite(high - low)):
+    is_wide = min(abs(low), abs(high)) >= _END_OF_SCALE if None in ends else high - low == math.inf
+    if not low < high or is_wide:
         raise _no_bounds(bounds)
     return low, high
 
@@ -73,7 +75,8 @@ def _is_infinite(end):
 def _no_bounds(bounds):
     is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
     is_scalars = is_short and all(end is None or np.isscalar(end) for end in bounds)
+    got = repr(bounds) if is_scalars else shown(bounds)
     return ValueError(
         "bounds must be None or a pair low < high of finite numbers with a finite width, of which "
-        f"one may be None, got {repr(bounds) if is_scalars else shown(bounds)}."
+        f"one may be None if the other is within 2^64 of 0, got {got}."
     )

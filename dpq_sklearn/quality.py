@@ -100,16 +100,17 @@ def verdict(error):
     return next((word for most, word in _VERDICTS if error <= most), "unknown")
 
 
-def n_piled_up(quantiles, grid):
-    """Return how many features have all of their edges, two or more, on one end of their range.
+def n_piled_up(quantiles, bounds, grid):
+    """Return how many features have all of their edges, two or more, on one of their bounds.
 
     Zero does not count: many columns are zero in most rows, and it is their bound.
     """
     n_features = 0
-    for column, values in enumerate(quantiles):
+    for column, (values, (low, high)) in enumerate(zip(quantiles, bounds, strict=True)):
         cells = np.unique(grid.cells_of(values, column))
-        ends = (grid.first[column], grid.end[column] - 1)
-        n_features += values.size > 1 and cells.size == 1 and cells[0] in ends and values[0] != 0
+        is_low = np.isfinite(low) and cells[0] == grid.first[column]
+        is_high = np.isfinite(high) and cells[0] == grid.end[column] - 1
+        n_features += values.size > 1 and cells.size == 1 and values[0] != 0 and (is_low or is_high)
     return n_features
 
 
@@ -134,7 +135,7 @@ def noise_warning(released, count_name, replan):
             f"{_rows_in_words(released.n_rows, plan.count_budget)}, {features}: an edge is "
             f"expected to be {error:.1f} bins off. Use {_advice(plan, n_low, count_name, replan)}."
         )
-    n_features = n_piled_up(released.quantiles, plan.grid)
+    n_features = n_piled_up(released.quantiles, plan.bounds, plan.grid)
     if n_features:
         return (
             f"all edges lie on a bound in {n_features} of {features}: most rows are there or "

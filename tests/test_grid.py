@@ -200,7 +200,7 @@ def test_impossible_resolutions_raise(resolution):
 @pytest.mark.parametrize(
     "bounds",
     [(1, 1), (2, 1), (0, INF), (np.nan, 1), (0,), (0, 1, 2), "01", ("0", "1"), 5, (True, 2),
-     (-1e308, 1e308), (None, None), (None, INF), (10**400, None)],
+     (-1e308, 1e308), (None, None), (None, INF), (10**400, None), (1e30, None), (None, -(2.0**64))],
     ids=str,
 )  # fmt: skip
 def test_impossible_bounds_raise_and_are_shown(bounds):

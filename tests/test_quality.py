@@ -437,8 +437,11 @@ def test_zeros_and_single_edges_on_a_bound_are_no_pile(rng):
     X = np.where(rng.random((5000, 2)) < 0.9, 0.0, rng.random((5000, 2)))
     DPKBinsDiscretizer(bounds=(0, 1)).fit(X)
     DPKBinsDiscretizer(2, bounds=(0, 0.5)).fit(np.ones((5000, 2)))
-    assert n_piled_up([np.array([3.0])], plan_of(2, bounds=(0, 3)).grid) == 0
-    assert n_piled_up([np.array([3.0, 3.0])], plan_of(2, bounds=(0, 3)).grid) == 1
+    bounded, unbounded = plan_of(2, bounds=(0, 3)), plan_of(2)
+    assert n_piled_up([np.array([3.0])], bounded.bounds, bounded.grid) == 0
+    assert n_piled_up([np.array([3.0, 3.0])], bounded.bounds, bounded.grid) == 1
+    end = np.full(2, 2.0**64)  # the end of the scale is no bound
+    assert n_piled_up([end], unbounded.bounds, unbounded.grid) == 0
 
 
 @pytest.mark.parametrize(
