@@ -100,17 +100,16 @@ def verdict(error):
     return next((word for most, word in _VERDICTS if error <= most), "unknown")
 
 
-def n_piled_up(quantiles, bounds, grid):
-    """Return how many features have all of their edges, two or more, on one of their bounds.
+def n_piled_up(quantiles, grid):
+    """Return how many features have all of their edges, two or more, on one end of their range.
 
     Zero does not count: many columns are zero in most rows, and it is their bound.
     """
     n_features = 0
-    for column, (values, (low, high)) in enumerate(zip(quantiles, bounds, strict=True)):
+    for column, values in enumerate(quantiles):
         cells = np.unique(grid.cells_of(values, column))
-        is_low = np.isfinite(low) and cells[0] == grid.first[column]
-        is_high = np.isfinite(high) and cells[0] == grid.end[column] - 1
-        n_features += values.size > 1 and cells.size == 1 and values[0] != 0 and (is_low or is_high)
+        ends = (grid.first[column], grid.end[column] - 1)
+        n_features += values.size > 1 and cells.size == 1 and cells[0] in ends and values[0] != 0
     return n_features
 
 
@@ -135,11 +134,11 @@ def noise_warning(released, count_name, replan):
             f"{_rows_in_words(released.n_rows, plan.count_budget)}, {features}: an edge is "
             f"expected to be {error:.1f} bins off. Use {_advice(plan, n_low, count_name, replan)}."
         )
-    n_features = n_piled_up(released.quantiles, plan.bounds, plan.grid)
+    n_features = n_piled_up(released.quantiles, plan.grid)
     if n_features:
         return (
             f"all edges lie on a bound in {n_features} of {features}: most rows are there or "
-            "beyond. Use wider bounds or None."
+            "beyond. Use wider bounds, or None for a range that ends at 2^64."
         )
     return None
 
