@@ -11,6 +11,14 @@ under P, the worst draw only ever hits the two ends of its range. So the worst s
 where t = log(x / x1) may depend on all outcomes before. D_j is convex and non-increasing,
 D_j(0) = 1, and D_j(x) = 1 - x + x D_j(1/x), because neighbours may be swapped.
 
+A *fork* is a pair of draws, a and c, that some records meet, while others meet one draw, b, instead;
+of a record, a part w may meet the pair and the rest the other one. Then its ranges are
+w a + (1 - w) b and w c. With outcomes of the same chances under Q, log(P/Q) of a draw is concave in
+its range, with a second derivative of at least -1/4. So it is at most that of the pair and of the
+other one, weighted by w and 1 - w, plus w (1 - w) ((b - a)^2 + c^2) / 8, and what follows is convex
+and increasing in log(P/Q). So a fork is at most the larger one of the two curves without any w,
+after log(P/Q) was raised by ((b - a)^2 + c^2) / 32.
+
 A curve is kept at the points exp(i step) of a lattice and straight in between, which is above any
 convex curve, and the sup over t is exact for such a polygon. So every result is an upper bound.
 For more than LONGEST draws, Gaussian curves take over, which are above as well and nearly as good.
@@ -26,43 +34,59 @@ LONGEST, BLOCK = 96, 64  # draws on the lattice: a whole sequence, the end of a 
 LEAST_EPS, GREATEST_EPS = 2.0**-20, 256.0  # outside, numbers cancel or overflow: pure eps only
 
 
-def adaptive_delta(eps_of_draws, eps):
+def adaptive_delta(eps_of_draws, eps, instead=None):
     """Return delta such that exponential draws together are (eps, delta)-DP, rounded up.
 
     Each draw may depend on all outcomes before it. `eps_of_draws` are in the order of the draws,
-    which is fixed and public; draws that do not look at each other may come in any order.
+    which is fixed and public; draws that do not look at each other may come in any order. If
+    ``instead[i]`` is not 0, draws i and i + 1 are a fork, and it is the eps of the other draw.
     """
     draws = np.asarray(eps_of_draws, dtype=np.float64)[::-1]  # the recursion starts at the end
     if math.fsum(draws) * (1 + 2.0**-50) <= eps:
         return 0.0
+    instead = np.zeros(len(draws)) if instead is None else np.asarray(instead)[::-1]
+    forks = np.flatnonzero(instead)
+    raised = np.sum((instead - draws)[forks] ** 2 + draws[forks - 1] ** 2) / 32
+    eps = eps - raised * (1 + 2.0**-40)
     if not LEAST_EPS <= eps <= GREATEST_EPS or draws.max() > GREATEST_EPS:
         return 1.0
+    return min(math.exp(raised) * (1 + 2.0**-40) * _delta_of_paths(draws, instead, eps), 1.0)
+
+
+def _delta_of_paths(draws, instead, eps):
+    """Return delta of draws from the last to the first, of which a record meets whole ones."""
     rho = float(np.sum(draws**2)) / 8
     draws = np.maximum(draws, 2.0**-20 * math.sqrt(rho / len(draws)))
     # What is less likely than e^-tail, much less than the answer, is not worth a lattice point.
     tail = max(eps - rho, 0.0) ** 2 / (4 * rho) + 30
     few = draws.max() ** 2 > rho / 8  # a few draws that outweigh the others are not Gaussian
-    n = len(draws) if len(draws) <= (2 if few else 1) * LONGEST else BLOCK
+    n = len(draws) if len(draws) <= (2 if few else 1) * LONGEST else BLOCK + (instead[BLOCK] > 0)
     squares = float(np.sum(draws[:n] ** 2))
     # With s steps a draw, the polygon costs about 1 / (2 s^2) of the eps of a draw.
     step = math.sqrt(squares / n) / max(12, 2 * round(50 / math.sqrt(n))) * (1 + 2.0**-30)
     if n == len(draws):
-        return min(float(_lattice_curve(draws, step, eps, eps, tail)[0]), 1.0)
-    curve = _lattice_curve(draws[:n], step, 0.0, _reach(draws[:n].sum(), squares, tail), tail)
-    variance = _gaussian_above(curve, step, squares / 4)
-    for draw in [step, *draws[n:].tolist()]:  # a chord from one lattice point to the next counts
-        variance = _after_draw(variance, draw)
-    return min(float(_gaussian_curve(variance, eps) * (1 + 2.0**-20) + curve[-1]), 1.0)
+        return float(_lattice_curve(draws, instead, step, eps, eps, tail)[0])
+    reach = _reach(draws[:n].sum(), squares, tail)
+    curve = _lattice_curve(draws[:n], instead[:n], step, 0.0, reach, tail)
+    older = variance = _gaussian_above(curve, step, squares / 4)
+    # A chord from one lattice point to the next counts like a draw.
+    for draw, other in [(step, 0.0), *zip(draws[n:].tolist(), instead[n:].tolist(), strict=True)]:
+        oldest, older = older, variance
+        variance = max(_after_draw(variance, draw), _after_draw(oldest, other))
+    return float(_gaussian_curve(variance, eps) * (1 + 2.0**-20) + curve[-1])
 
 
 @functools.lru_cache(maxsize=256)
-def largest_scale(pattern, eps, delta):
+def largest_scale(pattern, eps, delta, instead=None, first=0.0):
     """Return the largest s such that draws of eps s * pattern[i] together are (eps, delta)-DP.
 
-    `pattern` is a tuple of positive numbers in the order of the draws, see `adaptive_delta`. The
-    result is rounded down, by about 1e-3 at most, and never less than the pure split.
+    `pattern` is a tuple of positive numbers in the order of the draws, and `instead` one for forks,
+    see `adaptive_delta`. One draw of eps `first` comes before them. The result is rounded down, by
+    about 1e-3 at most, and never less than the pure split.
     """
-    shares, low, high = np.array(pattern), eps / math.fsum(pattern) * (1 - 2.0**-40), math.inf
+    shares, low = np.array(pattern), (eps - first) / math.fsum(pattern) * (1 - 2.0**-40)
+    others, high = np.zeros(len(pattern)) if instead is None else np.array(instead), math.inf
+    before = [first] if first else []
     if delta == 0 or not LEAST_EPS <= eps <= GREATEST_EPS:
         return low
     # The curve of many draws is nearly Gaussian, so the second guess is nearly right. As log delta
@@ -73,7 +97,8 @@ def largest_scale(pattern, eps, delta):
     for trial in range(60):
         if trial >= 4 or not low < guess < high:
             guess = math.sqrt(low * min(high, 2 * low))
-        found = adaptive_delta(guess * shares, eps)
+        forks = np.append(np.zeros(len(before)), guess * others)
+        found = adaptive_delta(np.append(before, guess * shares), eps, forks)
         low, high = (guess, high) if found <= delta else (low, guess)
         if enough <= found <= delta or high <= low * (1 + 2.0**-12):
             break
@@ -86,7 +111,7 @@ def _reach(sums, squares, tail):
     return np.minimum(sums, squares / 8 + np.sqrt(squares * tail / 2))
 
 
-def _lattice_curve(draws, step, low, high, tail):
+def _lattice_curve(draws, instead, step, low, high, tail):
     """Return upper bounds of the curve of `draws` at log x = low, low + step, ..., high.
 
     The first of `draws` acts first, on D_0. Of each curve only the points that matter are kept:
@@ -103,14 +128,20 @@ def _lattice_curve(draws, step, low, high, tail):
     moves, sizes = np.diff(first, prepend=0), np.maximum(last - first, 0) + 1
     kernels = [*map({e: _Draw(e, step) for e in set(draws.tolist())}.get, draws.tolist())]
     kernels[-1] = _Draw(float(draws[-1]), step, offset=first[-1] - low / step)
-    decay = np.exp(-step * np.arange(max(-moves.min(), 0) + math.ceil(draws.max() / step) + 2))
-    curve = np.zeros(1)
-    for kernel, move, size in zip(kernels, moves.tolist(), sizes.tolist(), strict=True):
+    rho, widest = squares[-1] / 8, max(draws.max(), instead.max())
+    decay = np.exp(-step * np.arange(2 * max(-moves.min(), 0) + math.ceil(widest / step) + 2))
+    others = {e: _Draw(e, step) for e in set(instead.tolist()) if e > 0}
+    older = curve = np.zeros(1)
+    windows = zip(kernels, instead.tolist(), moves.tolist(), sizes.tolist(), strict=True)
+    for index, (kernel, other, move, size) in enumerate(windows):
+        oldest, older = older, curve
         curve = kernel.before(curve, decay, move, size)
+        if other:
+            both = others[other].before(oldest, decay, move + int(moves[index - 1]), size)
+            curve = np.maximum(curve, both)
     # A rounding error at x is a few ulps of the curve at the far end of the chord, x / e^eps, and
     # other draws treat it as they treat the curve. So all of them together are a few ulps times
     # the final curve one draw to the left, which Hoeffding bounds. The last term is for underflow.
-    rho, widest = squares[-1] / 8, draws.max()
     left = np.maximum(low + step * np.arange(len(curve)) - widest - rho, 0.0)
     errors = len(draws) * (1 + widest) * np.exp(-(left**2) / (4 * rho))
     return curve + 2.0**-48 * errors + 1e-300

@@ -26,7 +26,7 @@ import numpy as np
 _ROOT, _ONE_END, _BOTH_ENDS = 0, 1, 2
 PLAIN_SHARES = np.array([0.05, 0.1, 0.002])
 _OCTAVE_SHARES = np.array([1.0, 0.3, 0.0])
-_LANDMARK_MASSES = np.array([0.02, 0.06, 0.03])
+_LANDMARK_MASSES = np.array([0.02, 0.03, 0.015])
 _END_MASSES, _INTEGER_END_MASSES = np.array([0.0, 0.05, 0.02]), np.array([0.0, 0.2, 0.1])
 
 # Octaves between these powers of two have one mass each; so has all that is below the first.
@@ -56,9 +56,10 @@ _OCTAVE_ENDS, _OCTAVE_GROUP_MASSES = _octaves()
 # With one value a known, the scale is |a|; with a second one, it is their distance.
 _ONE_VALUE = _rings(-12, 4, centre=-1)
 _TWO_VALUES = _rings(-11, 5, centre=1)
-# Where a segment spans octaves it is cut towards zero, so that it stays even in the value.
-_HALVINGS = np.exp2([-1.0, -2, -3, -5, -9])
-_TOWARDS_ZERO = np.concatenate((-_HALVINGS, [0.0], _HALVINGS[::-1]))
+# Where a segment spans octaves it is cut towards zero, so that it stays even in the value. The
+# cuts are at decades, where the measure of round numbers jumps.
+_CUTS_ABOVE_ZERO = np.array([0.001, 0.01, 0.04, 0.1, 0.2, 0.5])
+_TOWARDS_ZERO = np.concatenate((-_CUTS_ABOVE_ZERO[::-1], [0.0], _CUTS_ABOVE_ZERO))
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ def _rings_or_parts(kinds, is_open_lo, low, high, beyond):
     is_open, has_two = kinds != _BOTH_ENDS, distance > 0
     width = (high - low) / _N_PARTS
     refined = np.where(is_open, 2 * np.maximum(scale, np.abs(end)), 2 * width)
-    values[:, -_TOWARDS_ZERO.size :] = refined[:, None] * _TOWARDS_ZERO
+    next_decade = 10.0 ** np.minimum(np.ceil(np.log10(refined)), 300)  # stay finite
+    values[:, -_TOWARDS_ZERO.size :] = next_decade[:, None] * _TOWARDS_ZERO
     for rows, (ends, masses) in (
         (is_open & ~has_two, _ONE_VALUE),
         (is_open & has_two, _TWO_VALUES),
