@@ -58,7 +58,7 @@ _ONE_VALUE = _rings(-12, 4, centre=-1)
 _TWO_VALUES = _rings(-11, 5, centre=1)
 # Where a segment spans octaves it is cut towards zero, so that it stays even in the value. The
 # cuts are at decades, where the measure of round numbers jumps.
-_CUTS_ABOVE_ZERO = np.array([0.001, 0.01, 0.04, 0.1, 0.2, 0.5])
+_CUTS_ABOVE_ZERO = np.array([0.0002, 0.001, 0.01, 0.04, 0.1, 0.2])
 _TOWARDS_ZERO = np.concatenate((-_CUTS_ABOVE_ZERO[::-1], [0.0], _CUTS_ABOVE_ZERO))
 
 
@@ -144,7 +144,7 @@ def _rings_or_parts(kinds, is_open_lo, low, high, beyond):
     is_open, has_two = kinds != _BOTH_ENDS, distance > 0
     width = (high - low) / _N_PARTS
     refined = np.where(is_open, 2 * np.maximum(scale, np.abs(end)), 2 * width)
-    next_decade = 10.0 ** np.minimum(np.ceil(np.log10(refined)), 300)  # stay finite
+    next_decade = 10.0 ** np.ceil(np.log10(np.clip(refined, 1e-300, 1e300)))
     values[:, -_TOWARDS_ZERO.size :] = next_decade[:, None] * _TOWARDS_ZERO
     for rows, (ends, masses) in (
         (is_open & ~has_two, _ONE_VALUE),
