@@ -26,11 +26,11 @@ from dpq_sklearn.accounting.budgets import DRAW_ERROR, exponential_cost
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.random import LN2
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
-from dpq_sklearn.mechanisms.protocol import Defaults, is_enough
+from dpq_sklearn.mechanisms.protocol import Mechanism, is_enough
 
 
 @dataclass(frozen=True)
-class JointExponential(Defaults):
+class JointExponential(Mechanism):
     """The JointExp mechanism.
 
     A column has at most 2^grid_bits cells, and a cell 2^cell_bits positions: as many as there can
@@ -47,7 +47,7 @@ class JointExponential(Defaults):
     takes_weights = False
 
     def release(self, ranks, quantiles, budgets, randomness):
-        """Return one cell for each of the ascending distinct quantiles of each column, ascending.
+        """Return the cells of positions that are drawn at once.
 
         Privacy
         -------
@@ -107,12 +107,10 @@ class JointExponential(Defaults):
         return 2 * DRAW_ERROR + steps * (4 * score.clip + 100) * 2.0**-53
 
     def cost(self, quantiles, budget):
-        """Return what `release` costs: one draw."""
         error = self._error(quantiles, budget)
         return exponential_cost([self.score(quantiles, budget).eps], 1, error)
 
     def can_serve(self, quantiles, budget):
-        """Return whether the budget is enough for one draw, whose error grows with the windows."""
         return budget.unit != "draw" and is_enough(budget, 1, self._error(quantiles, budget))
 
     def n_log_weights(self, quantiles, budget):
