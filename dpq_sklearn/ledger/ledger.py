@@ -8,6 +8,7 @@ import html
 import json
 import math
 import os
+from contextlib import suppress
 from copy import copy
 from datetime import datetime
 from functools import singledispatch
@@ -99,14 +100,9 @@ class PrivacyLedger:
 
     Notes
     -----
-    The total eps is the smaller of the sum of all pure eps and the sum of all rho converted at
-    `delta`.
-
     An estimator's ``ledger`` may also be the absolute path of a file that exists: a deleted ledger
-    is an error and not a new budget.
-
-    Any number of threads and processes may use one file at once. Keep it on a local disk: locks of
-    network drives are not to be relied upon. A ledger in memory is shared by its copies and clones.
+    is an error and not a new budget. Any number of threads and processes may use one file at once.
+    A ledger in memory is shared by its copies and clones.
 
     A search goes on when a fit is refused. ``error_score="raise"`` stops it, and :meth:`check`
     tells beforehand.
@@ -321,11 +317,10 @@ class PrivacyLedger:
         return f"<PrivacyLedger {self._place}{scope}: {words}>"
 
     def _repr_html_(self):
-        try:
-            bar = views.html_bar(self._contents())
-        except LedgerError:
-            bar = ""
-        return f"<div>{html.escape(repr(self)[1:-1])}{bar}</div>"
+        text = html.escape(repr(self)[1:-1])
+        with suppress(LedgerError):
+            text += views.html_bar(self._contents())
+        return f"<div>{text}</div>"
 
 
 def opened(ledger):
@@ -399,11 +394,8 @@ def refusal(ledger, losses, what, contents=None):
 
 
 def _fits(contents, losses):
-    total, caps = views.total_of(contents, losses), contents.caps
-    return all(
-        cap is None or amount <= cap * (1 + _SLACK)
-        for amount, cap in ((total.eps, caps.eps), (total.rho, caps.rho))
-    )
+    totals = views.spent_of_caps(contents, losses)
+    return all(total <= cap * (1 + _SLACK) for _, total, cap in totals)
 
 
 def _budget_left(contents):
