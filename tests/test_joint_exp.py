@@ -48,7 +48,8 @@ from tests.mechanism_helpers import (
 
 JOINT = JointExponential()
 FIFTHS = [0.2, 0.4, 0.6, 0.8]
-QUANTILES = {**QUANTILES, "fifths": FIFTHS}
+# A twelfth of 12 is a little less than 1, by so little that its remainder is rounded to 1.
+QUANTILES = {**QUANTILES, "fifths": FIFTHS, "rounded": [1 / 12, 1 / 2]}
 
 
 def tiny_joint(cell_bits=0, spare_bits=34.0):
@@ -147,6 +148,7 @@ def windowed_distribution(ranks, quantiles, mechanism, budget):
     [
         ((0, 0, 0), 0),
         ((1, 0, 2, 1), 0),
+        ((5, 1, 2, 4), 0),
         ((40, 0, 3, 60, 1), 0),
         ((0, 900, 0, 0, 900), 0),
         ((7, 11, 0, 25, 80, 2), 0),

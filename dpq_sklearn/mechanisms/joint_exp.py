@@ -19,6 +19,7 @@ sums of positive terms: no Fourier transform, whose absolute error would drown i
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -34,9 +35,8 @@ class JointExponential(Mechanism):
     """The JointExp mechanism.
 
     A column has at most 2^grid_bits cells, and a cell 2^cell_bits positions: as many as there can
-    be records, so that no two of them share a position. The floor is
-    2^-(spare_bits + bits of all positions) of the weight of a perfect choice. So the floors of all
-    choices together weigh at most 2^-spare_bits of one.
+    be records, so that no two of them share a position. The floors of all choices together weigh
+    at most 2^-spare_bits of a perfect one.
     """
 
     grid_bits: int = FULL_RESOLUTION
@@ -51,15 +51,13 @@ class JointExponential(Mechanism):
 
         Privacy
         -------
-        Neighbours differ in one record. Where the records of a cell lie in it depends only on
-        their number, and one record more takes one position more (`spread_places`). So it adds
-        to F a step g (0 up to that position, 1 beyond) and 1 to n. With
-        w_j = g(v_j) - g(v_{j-1}) >= 0 and d_j = q_j - q_{j-1}, both of sum 1 over the m + 1 gaps,
-        term j of the score changes by at most |w_j - d_j|. One w_j is 1 and the others are 0, so
-        the score changes by at most
-        ``(1 - d_j) + sum_{i != j} d_i = 2 (1 - d_j) <= 2 (1 - min d)``. A public floor makes the
-        logarithm of a weight change by less. With ``eta = eps / (4 (1 - min d))`` this is an
-        exponential mechanism of cost eps, eps-bounded-range, hence eps^2 / 8-zCDP.
+        Neighbours differ in one record. One record more takes one position more and leaves all
+        others where they are (`spread_places`), so it adds 1 to the count of one of the m + 1 gaps
+        between v_j, and d_i = q_i - q_{i-1} to the count wanted in gap i. The score changes by at
+        most ``(1 - d_j) + sum_{i != j} d_i = 2 (1 - d_j) <= 2 (1 - min d)``, and with a public
+        floor the logarithm of a weight by at most eta times that. So with
+        ``eta = eps / (4 (1 - min d))`` this is an exponential mechanism of cost eps,
+        eps-bounded-range, hence eps^2 / 8-zCDP.
         """
         released = []
         for column, (q, budget) in enumerate(zip(quantiles, budgets, strict=True)):
@@ -73,7 +71,9 @@ class JointExponential(Mechanism):
         """Return the weights of all positions inside the windows of one column."""
         score = self.score(quantiles, budget)
         n_records = int(ranks.total_weights[column]) // RECORD_WEIGHT
-        floors, remainders = exact_targets(quantiles, n_records)
+        targets = [Fraction(float(q)) * n_records for q in quantiles]
+        floors = np.array([math.floor(target) for target in targets])
+        remainders = np.array([float(target % 1) for target in targets])
         half = math.floor(min(score.cutoff / 2, n_records)) + 1
         records = floors[:, None] + np.arange(-half - 1, half + 1)
         edges = interval_edges(ranks, column, records, self.cell_bits)
@@ -97,8 +97,8 @@ class JointExponential(Mechanism):
         """Return the largest error of the logarithm of an outcome's probability.
 
         Logarithms of weights are added in at most 2 clip / eta steps for each quantile, each with
-        the rounding error of a number below 4 clip. To it comes what is beyond the windows. With
-        what is left of the budget the windows grow; at least half is left
+        the rounding error of a number below 4 clip. To it comes what is beyond the windows. A
+        budget reduced by the error has larger windows: at least half is left of it
         (`Budget.before_rounding`).
         """
         m = len(quantiles)
@@ -142,17 +142,6 @@ class JointScore:
     def cutoff(self):
         """Where u is below -cutoff, exp(eta * u) is less than `DRAW_ERROR` of the floor."""
         return (self.clip - math.log(DRAW_ERROR)) / self.eta
-
-
-def exact_targets(quantiles, n_records):
-    """Return the ranks q_j n, exactly: whole numbers and remainders in [0, 1)."""
-    floors, remainders = [], []
-    for q in quantiles:
-        numerator, denominator = float(q).as_integer_ratio()
-        floor, rest = divmod(numerator * n_records, denominator)
-        floors.append(floor)
-        remainders.append(rest / denominator)
-    return np.array(floors), np.array(remainders)
 
 
 @dataclass(frozen=True)
@@ -249,10 +238,10 @@ class JointWeights:
             return -eta * np.abs(self.errors[0])
         gap, remainder = self.gap(j - 1, j), self.remainders[j] - self.remainders[j - 1]
         # The error climbs by i - i' - remainder where i' <= i - lag, and falls elsewhere.
-        lag = max(math.ceil(remainder), 1 - gap)
+        lag = int(remainder > 0 or gap == 0)
         least_climb = lag - remainder
         size = self.totals[j - 1].size
-        totals = np.pad(self.totals[j - 1], 1, constant_values=-np.inf)  # the lag is 0 or 1
+        totals = np.pad(self.totals[j - 1], 1, constant_values=-np.inf)
         climbs = decaying_sums(totals, eta)[1 - lag :][:size] - eta * least_climb
         width = min(gap + lag - 1, totals.size)
         if width == 0:
