@@ -75,9 +75,7 @@ def tree_counts(ranks, column, height, branching):
 
 def leaf_edges(n_leaves, n_cells):
     """Return the first cell of each leaf, and `n_cells`."""
-    leaves = np.arange(n_leaves + 1)
-    width, remainder = divmod(n_cells, n_leaves)
-    return leaves * width + leaves * remainder // n_leaves
+    return np.arange(n_leaves + 1) * n_cells // n_leaves
 
 
 def consistent(noisy, branching):
