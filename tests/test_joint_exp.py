@@ -17,6 +17,7 @@ from dpq_sklearn.mechanisms.joint_exp import (
     decaying_sums,
     draw_positions,
     interval_edges,
+    interval_lengths,
     sliding_sums,
     spread_places,
 )
@@ -113,7 +114,7 @@ def windowed_distribution(ranks, quantiles, mechanism, budget):
             found = {}
             for index in np.flatnonzero(log_weights > -np.inf).tolist():
                 chance = normalised(log_weights)[index]
-                left, right = weights.edges.at(j, index), weights.edges.at(j, index + 1)
+                left, right = weights.edge(j, index), weights.edge(j, index + 1)
                 for size, share in enumerate(normalised(weights.group_sizes(j, index)), start=1):
                     inside = tuples_of(right - left, size)
                     rest = {(): 1.0}
@@ -233,8 +234,7 @@ def drawn_positions(counts, quantiles, mechanism, budget, seed, n_draws):
     """How often each tuple of positions is drawn."""
     ranks, randomness = summary_of(counts, tiny_grid(len(counts), 1)), make_randomness(seed)
     weights = mechanism.weights(ranks, 0, quantiles, budget)
-    n_positions = len(counts) << mechanism.cell_bits
-    return Counter(tuple(draw_positions(weights, n_positions, randomness)) for _ in range(n_draws))
+    return Counter(tuple(draw_positions(weights, randomness)) for _ in range(n_draws))
 
 
 @pytest.mark.slow
@@ -371,7 +371,7 @@ def test_ends_of_intervals_are_exact(window, rng):
     values = np.sort(rng.normal(size=1000).round(1))
     ranks = sorted_column(values)
     a, b = window
-    edges = interval_edges(ranks, 0, np.arange(a - 1, b)[None], 34)
+    cells_and_places = interval_edges(ranks, 0, np.arange(a - 1, b), 34)
     n_positions = int(ranks.grid.end[0] - ranks.grid.first[0]) << 34
     cells = ranks.grid.cells_of(values, 0) - ranks.grid.first[0]
     _, number, count = np.unique(cells, return_inverse=True, return_counts=True)
@@ -382,9 +382,10 @@ def test_ends_of_intervals_are_exact(window, rng):
         wanted.append((cell << 34) + int(places[0]))
     wanted.append(n_positions - 1)
     wanted = [-1, -1, *wanted, n_positions - 1][a + 2 : b + 3]
-    assert [edges.at(0, index) for index in range(b - a + 1)] == wanted
+    pairs = zip(*(part.tolist() for part in cells_and_places), strict=True)
+    assert [(cell << 34) + place for cell, place in pairs] == wanted
     lengths = np.diff(np.array(wanted, dtype=object)).astype(float)
-    np.testing.assert_array_equal(edges.lengths()[0], lengths)
+    np.testing.assert_array_equal(interval_lengths(*cells_and_places, 34), lengths)
 
 
 @pytest.mark.parametrize("eps", [0.01, 1.0, 1e6])
@@ -420,7 +421,7 @@ def test_work_does_not_grow_with_ties_and_the_atom_is_hit(eps):
     for n_records in (10**4, 2 * 10**8, 10**10):
         ranks = ties(n_records)
         weights = JOINT.weights(ranks, 0, FIFTHS, Budget(eps, "eps"))
-        sizes.append(weights.edges.cells.shape)
+        sizes.append(weights.errors.shape)
         (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(eps, "eps")], SystemRandomness())
         np.testing.assert_array_equal(ranks.grid.lower_edges(cells, 0).round(5), 7.0)
     assert sizes[0] == sizes[1] == sizes[2]

@@ -61,23 +61,15 @@ class JointExponential(Mechanism):
         """
         released = []
         for column, (q, budget) in enumerate(zip(quantiles, budgets, strict=True)):
-            first, end = int(ranks.grid.first[column]), int(ranks.grid.end[column])
-            weights = self.weights(ranks, column, q, budget)
-            positions = draw_positions(weights, (end - first) << self.cell_bits, randomness)
-            released.append(first + np.array([place >> self.cell_bits for place in positions]))
+            positions = draw_positions(self.weights(ranks, column, q, budget), randomness)
+            cells = np.array([position >> self.cell_bits for position in positions])
+            released.append(ranks.grid.first[column] + cells)
         return released
 
     def weights(self, ranks, column, quantiles, budget):
         """Return the weights of all positions inside the windows of one column."""
         score = self.score(quantiles, budget)
-        n_records = int(ranks.total_weights[column]) // RECORD_WEIGHT
-        targets = [Fraction(float(q)) * n_records for q in quantiles]
-        floors = np.array([math.floor(target) for target in targets])
-        remainders = np.array([float(target % 1) for target in targets])
-        half = math.floor(min(score.cutoff / 2, n_records)) + 1
-        records = floors[:, None] + np.arange(-half - 1, half + 1)
-        edges = interval_edges(ranks, column, records, self.cell_bits)
-        return JointWeights(score, floors, remainders, edges)
+        return JointWeights(score, ranks, column, quantiles, self.cell_bits)
 
     def score(self, quantiles, budget):
         """Return the public constants of the mechanism for this budget."""
@@ -144,25 +136,8 @@ class JointScore:
         return (self.clip - math.log(DRAW_ERROR)) / self.eta
 
 
-@dataclass(frozen=True)
-class Edges:
-    """Ascending positions in rows, each as a cell (from 0) and a place in it: together 74 bits."""
-
-    cells: np.ndarray
-    places: np.ndarray
-    cell_bits: int
-
-    def at(self, row, index):
-        """Return one of the positions as a whole number."""
-        return (int(self.cells[row, index]) << self.cell_bits) + int(self.places[row, index])
-
-    def lengths(self):
-        """Return how far each position is from the one before it, rounded once."""
-        return np.ldexp(np.diff(self.cells).astype(float), self.cell_bits) + np.diff(self.places)
-
-
 def interval_edges(ranks, column, records, cell_bits):
-    """Return the positions of records, counted from 0.
+    """Return the cells (from 0) of records, counted from 0, and their places in these cells.
 
     F is i behind record i - 1 up to the position of record i. So what would be records before all
     or behind all stand for the ends: the position before the first, and the last one.
@@ -174,11 +149,13 @@ def interval_edges(ranks, column, records, cell_bits):
     before, behind = (weight // RECORD_WEIGHT for weight in around)
     places = spread_places(existing - before, behind - before, cell_bits)
     is_before, is_behind = records < 0, records >= n_records
-    return Edges(
-        np.where(is_before, -1, np.where(is_behind, end - first - 1, cells - first)),
-        np.where(is_before | is_behind, (1 << cell_bits) - 1, places),
-        cell_bits,
-    )
+    cells = np.where(is_before, -1, np.where(is_behind, end - first - 1, cells - first))
+    return cells, np.where(is_before | is_behind, (1 << cell_bits) - 1, places)
+
+
+def interval_lengths(cells, places, cell_bits):
+    """Return how far each edge is from the one before it, rounded once: positions have 74 bits."""
+    return np.ldexp(np.diff(cells).astype(float), cell_bits) + np.diff(places)
 
 
 def spread_places(numbers, counts, n_bits):
@@ -213,16 +190,28 @@ class JointWeights:
     length^k choices of positions, of which k! differ in their order only.
     """
 
-    def __init__(self, score, floors, remainders, edges):
-        self.score, self.edges, self.floors, self.remainders = score, edges, floors, remainders
+    def __init__(self, score, ranks, column, quantiles, cell_bits):
+        self.score, self.cell_bits = score, cell_bits
+        self.n_positions = int(ranks.grid.end[column] - ranks.grid.first[column]) << cell_bits
+        n_records = int(ranks.total_weights[column]) // RECORD_WEIGHT
+        targets = [Fraction(float(q)) * n_records for q in quantiles]
+        self.floors = np.array([math.floor(target) for target in targets])
+        self.remainders = np.array([float(target % 1) for target in targets])
+        half = math.floor(min(score.cutoff / 2, n_records)) + 1
+        self.errors = np.arange(-half, half + 1) - self.remainders[:, None]
+        records = self.floors[:, None] + np.arange(-half - 1, half + 1)
+        self.edges = interval_edges(ranks, column, records, cell_bits)
         with np.errstate(divide="ignore"):
-            self.log_lengths = np.log(edges.lengths())
-        half = self.log_lengths.shape[1] // 2
-        self.errors = np.arange(-half, half + 1) - remainders[:, None]
+            self.log_lengths = np.log(interval_lengths(*self.edges, cell_bits))
         self.starts, self.totals = [], []
-        for j in range(len(floors)):
+        for j in range(len(quantiles)):
             self.starts.append(self._starts(j))
             self.totals.append(self._totals(j))
+
+    def edge(self, j, index):
+        """Return the position before an interval in the j-th window, as a whole number."""
+        cell, place = (int(of_edges[j, index]) for of_edges in self.edges)
+        return (cell << self.cell_bits) + place
 
     def gap(self, first, last):
         """Return how much larger the index of a rank is in one window than in a later one."""
@@ -311,17 +300,17 @@ def sliding_sums(log_terms, eta, width):
     return sums.ravel()[: log_terms.size]
 
 
-def draw_positions(weights, n_positions, randomness):
+def draw_positions(weights, randomness):
     """Draw ascending positions with probability proportional to exp(eta * u) + floor."""
     m, last = len(weights.floors), weights.last_intervals()
-    of_floors = m * math.log(n_positions) - math.lgamma(m + 1) - weights.score.clip
+    of_floors = m * math.log(weights.n_positions) - math.lgamma(m + 1) - weights.score.clip
     index = log_race(np.append(last, of_floors), randomness)
     if index == last.size:
-        return sorted(_integer_below(n_positions, randomness) for _ in range(m))
+        return sorted(_integer_below(weights.n_positions, randomness) for _ in range(m))
     positions, j = [], m - 1
     while j >= 0:
         size = 1 + log_race(weights.group_sizes(j, index), randomness)
-        left, right = weights.edges.at(j, index), weights.edges.at(j, index + 1)
+        left, right = weights.edge(j, index), weights.edge(j, index + 1)
         positions += [left + 1 + _integer_below(right - left, randomness) for _ in range(size)]
         first = j - size + 1
         index += weights.gap(first, j)
