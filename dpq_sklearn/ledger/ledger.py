@@ -213,7 +213,7 @@ class PrivacyLedger:
         if losses is None:
             losses = [_loss_of(eps, delta, rho, contents.neighbours)]
             self._refuse_other(contents, losses[0].neighbours)
-        return _fits(contents, losses)
+        return refusal(self, losses, "it", contents) is None
 
     def spend(self, eps=None, *, what, delta=0.0, rho=None, columns=None, detail=None, note=None):
         """Record a release that is made elsewhere. Call it before looking at the data.
@@ -381,7 +381,8 @@ def refusal(ledger, losses, what, contents=None):
     the candidates that cannot be paid for should share theirs.
     """
     contents = contents or ledger._contents()
-    if _fits(contents, losses):
+    totals = views.spent_of_caps(contents, losses)
+    if all(total <= cap * (1 + _SLACK) for _, total, cap in totals):
         return None
     asked, caps, left = compose(losses), contents.caps, _budget_left(contents)
     message = (
@@ -393,13 +394,8 @@ def refusal(ledger, losses, what, contents=None):
     return BudgetExceededError(message, asked, left)
 
 
-def _fits(contents, losses):
-    totals = views.spent_of_caps(contents, losses)
-    return all(total <= cap * (1 + _SLACK) for _, total, cap in totals)
-
-
 def _budget_left(contents):
-    """Return the largest pure eps, and the largest rho, with which `_fits` stays true."""
+    """Return the largest pure eps, and the largest rho, that are not refused."""
     caps, sums = contents.caps, compose(contents.rows)
     eps = rho = math.inf
     if caps.eps is not None:
