@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn.data.columns import checked_table, read_matrix
+from dpq_sklearn.ledger.views import optional_module
 
 # Colours that survive colour blindness (Okabe, Ito) and a dark background.
 _PRIVATE, _BAND, _PUBLIC = "#0072B2", "#56B4E9", "#999999"
@@ -117,13 +118,8 @@ class DPQuantileDisplay:
         self : DPQuantileDisplay
             With `ax_` and `figure_` set.
         """
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            raise ImportError(
-                "DPQuantileDisplay needs matplotlib: pip install 'dpq-sklearn[plot]'."
-            ) from None
-        self.ax_ = plt.subplots(layout="constrained")[1] if ax is None else ax
+        pyplot = optional_module("matplotlib.pyplot", "DPQuantileDisplay", "dpq-sklearn[plot]")
+        self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
         self.figure_ = self.ax_.figure
         if self.x_public is not None:
             self._draw_histogram()

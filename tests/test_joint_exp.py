@@ -14,10 +14,10 @@ from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
 from dpq_sklearn.engine.summaries import Summary, summarize
 from dpq_sklearn.mechanisms.joint_exp import (
     JointExponential,
-    acceptance,
     decaying_sums,
-    draw_tuple,
+    draw_positions,
     interval_edges,
+    interval_lengths,
     sliding_sums,
     spread_places,
 )
@@ -49,7 +49,8 @@ from tests.mechanism_helpers import (
 
 JOINT = JointExponential()
 FIFTHS = [0.2, 0.4, 0.6, 0.8]
-QUANTILES = {**QUANTILES, "fifths": FIFTHS}
+# A twelfth of 12 is a little less than 1, by so little that its remainder is rounded to 1.
+QUANTILES = {**QUANTILES, "fifths": FIFTHS, "rounded": [1 / 12, 1 / 2]}
 
 
 def tiny_joint(cell_bits=0, spare_bits=34.0):
@@ -58,7 +59,11 @@ def tiny_joint(cell_bits=0, spare_bits=34.0):
 
 
 def tuples_of(n_positions, m):
-    return list(itertools.combinations_with_replacement(range(n_positions), m))
+    """Return all sorted choices of m positions, each with the number of its orders over m!."""
+    return {
+        positions: 1 / math.prod(map(math.factorial, Counter(positions).values()))
+        for positions in itertools.combinations_with_replacement(range(n_positions), m)
+    }
 
 
 def counts_of_positions(counts, cell_bits):
@@ -77,10 +82,10 @@ def direct_distribution(counts, quantiles, mechanism, budget):
     below = np.concatenate(([0], np.cumsum(fine)))  # F at each position
     gaps = np.diff([0.0, *quantiles, 1.0])
     weights = {}
-    for positions in tuples_of(fine.size, len(quantiles)):
+    for positions, orders in tuples_of(fine.size, len(quantiles)).items():
         ranks = np.array([0, *(below[p] for p in positions), n])
         score_of_tuple = -np.abs(np.diff(ranks) - gaps * n).sum()
-        weights[positions] = math.exp(score.eta * max(score_of_tuple, -score.cutoff))
+        weights[positions] = orders * (math.exp(score.eta * score_of_tuple) + math.exp(-score.clip))
     total = math.fsum(weights.values())
     return {key: weight / total for key, weight in weights.items()}
 
@@ -101,7 +106,6 @@ def normalised(log_weights):
 def windowed_distribution(ranks, quantiles, mechanism, budget):
     """The distribution of the positions, from the very weights that are drawn with."""
     weights = mechanism.weights(ranks, 0, quantiles, budget)
-    windows, edges, score = weights.windows, weights.edges, weights.score
     memory = {}
 
     def placements(j, log_weights, key):
@@ -109,17 +113,19 @@ def windowed_distribution(ranks, quantiles, mechanism, budget):
         if key not in memory:
             found = {}
             for index in np.flatnonzero(log_weights > -np.inf).tolist():
-                rank, chance = windows[j][0] + index, normalised(log_weights)[index]
-                left, right = edges[j].at(index), edges[j].at(index + 1)
-                for size, share in enumerate(normalised(weights.group_sizes(j, rank)), start=1):
+                chance = normalised(log_weights)[index]
+                left, right = weights.edge(j, index), weights.edge(j, index + 1)
+                for size, share in enumerate(normalised(weights.group_sizes(j, index)), start=1):
                     inside = tuples_of(right - left, size)
                     rest = {(): 1.0}
                     if size <= j:
-                        before = weights.intervals_before(j - size, rank)
-                        rest = placements(j - size, before, (j - size, rank)) if share > 0 else {}
+                        of_first = index + weights.gap(j - size + 1, j)
+                        before = weights.intervals_before(j - size, of_first) if share > 0 else None
+                        key_before = (j - size, of_first)
+                        rest = placements(j - size, before, key_before) if share > 0 else {}
                     for head, tail in itertools.product(rest, inside):
                         positions = (*head, *(left + 1 + p for p in tail))
-                        more = chance * share * rest[head] / len(inside)
+                        more = chance * share * rest[head] * inside[tail] / sum(inside.values())
                         found[positions] = found.get(positions, 0.0) + more
             memory[key] = found
         return memory[key]
@@ -127,11 +133,13 @@ def windowed_distribution(ranks, quantiles, mechanism, budget):
     last = weights.last_intervals()
     inside = placements(len(quantiles) - 1, last, "last")
     everything = tuples_of(int(ranks.grid.end[0]) << mechanism.cell_bits, len(quantiles))
-    total, floor = np.logaddexp.reduce(last), -score.eta * score.cutoff
-    proposed = {key: inside.get(key, 0.0) * math.exp(total) + math.exp(floor) for key in everything}
-    kept = {key: weight * acceptance(weights, key) for key, weight in proposed.items()}
-    sum_of_kept = math.fsum(kept.values())
-    return {key: weight / sum_of_kept for key, weight in kept.items()}
+    total, floor = np.logaddexp.reduce(last), -weights.score.clip
+    drawn = {
+        key: inside.get(key, 0.0) * math.exp(total) + orders * math.exp(floor)
+        for key, orders in everything.items()
+    }
+    sum_of_drawn = math.fsum(drawn.values())
+    return {key: weight / sum_of_drawn for key, weight in drawn.items()}
 
 
 @pytest.mark.parametrize("spare_bits", [34.0, -1.5])
@@ -141,8 +149,9 @@ def windowed_distribution(ranks, quantiles, mechanism, budget):
     [
         ((0, 0, 0), 0),
         ((1, 0, 2, 1), 0),
+        ((5, 1, 2, 4), 0),
         ((40, 0, 3, 60, 1), 0),
-        ((0, 90, 0, 0, 90), 0),
+        ((0, 900, 0, 0, 900), 0),
         ((7, 11, 0, 25, 80, 2), 0),
         ((3, 0, 30), 1),
         ((50, 1), 2),
@@ -159,10 +168,11 @@ def test_windowed_and_direct_distributions_are_the_same(counts, cell_bits, quant
 
 
 def test_windows_cut_records_off_in_the_test_above():
-    ranks = summary_of((0, 90, 0, 0, 90), tiny_grid(5, 1))
-    windows = tiny_joint(0, -1.5).weights(ranks, 0, FIFTHS, Budget(2.0, "eps")).windows
-    assert all(0 < last - first < 60 for first, last in windows)
-    assert windows[0][0] > 0 and windows[-1][1] < 181
+    ranks = summary_of((0, 900, 0, 0, 900), tiny_grid(5, 1))
+    weights = tiny_joint(0, -1.5).weights(ranks, 0, FIFTHS, Budget(2.0, "eps"))
+    half = weights.errors.shape[1] // 2
+    assert 0 < half < 160
+    assert weights.floors[0] - half > 0 and weights.floors[-1] + half < 1800
 
 
 @pytest.mark.parametrize("quantiles", QUANTILES.values(), ids=QUANTILES)
@@ -224,8 +234,7 @@ def drawn_positions(counts, quantiles, mechanism, budget, seed, n_draws):
     """How often each tuple of positions is drawn."""
     ranks, randomness = summary_of(counts, tiny_grid(len(counts), 1)), make_randomness(seed)
     weights = mechanism.weights(ranks, 0, quantiles, budget)
-    n_positions = len(counts) << mechanism.cell_bits
-    return Counter(tuple(draw_tuple(weights, n_positions, randomness)) for _ in range(n_draws))
+    return Counter(tuple(draw_positions(weights, randomness)) for _ in range(n_draws))
 
 
 @pytest.mark.slow
@@ -247,7 +256,9 @@ def test_sampler_draws_clipped_tuples_as_often_as_it_should():
     mechanism, counts, quantiles = tiny_joint(0, 3.0), (20, 3, 4, 31, 2), [0.3, 0.6]
     exact = direct_distribution(counts, quantiles, mechanism, Budget(2.0, "eps"))
     drawn = drawn_positions(counts, quantiles, mechanism, Budget(2.0, "eps"), 4, 2000)
-    clipped = [key for key in exact if exact[key] < 1.01 * min(exact.values())]
+    orders = tuples_of(len(counts), 2)
+    chances = {key: exact[key] / orders[key] for key in exact}
+    clipped = [key for key in exact if chances[key] < 1.01 * min(chances.values())]
     assert 200 < sum(drawn[key] for key in clipped) < 1900
     assert p_value(drawn, exact) > 1e-3
 
@@ -262,8 +273,10 @@ def test_release_is_the_cells_of_the_drawn_positions():
 def bound_of_error(mechanism, quantiles, budget):
     """The largest error of a log probability, from the constants that are drawn with."""
     m, score = len(quantiles), mechanism.score(quantiles, budget)
-    steps = (m + 1) * (2 * score.cutoff + m + 64)
-    return DRAW_ERROR + steps * (4 * score.eta * score.cutoff + 100) * 2.0**-53
+    assert score.cutoff < 2 * score.clip / score.eta  # the windows are not wider than that
+    steps = (m + 1) * (2 * score.clip / score.eta + m + 64)
+    beyond_the_windows = math.exp(score.clip - score.eta * score.cutoff)
+    return DRAW_ERROR + beyond_the_windows + steps * (4 * score.clip + 100) * 2.0**-53
 
 
 @pytest.mark.parametrize("m", [1, 4, 31])
@@ -300,16 +313,14 @@ def test_budgets_of_single_draws_are_left_to_mechanisms_with_several():
 @pytest.mark.parametrize("width", [1, 3, 4, 7, 30])
 def test_running_sums_add_up_what_they_should(width, rng):
     terms, eta = rng.normal(scale=20, size=11), 0.4
-    starts = np.arange(-35, 20)
-    sliding = [
-        [terms[s] - eta * (s - a) for s in range(max(a, 0), min(a + width, 11))] for a in starts
-    ]
-    decaying = [[terms[s] - eta * (a - s) for s in range(min(a + 1, 11))] for a in starts]
+    terms[[0, 4, 5, 6, 10]] = -np.inf
+    sliding = [[terms[s] - eta * (s - i) for s in range(i, min(i + width, 11))] for i in range(11)]
+    decaying = [[terms[s] - eta * (i - s) for s in range(i + 1)] for i in range(11)]
     for found, wanted in (
-        (sliding_sums(terms, eta, starts, width), sliding),
-        (decaying_sums(terms, eta, starts), decaying),
+        (sliding_sums(terms, eta, width), sliding),
+        (decaying_sums(terms, eta), decaying),
     ):
-        sums = np.array([np.logaddexp.reduce(terms or [-np.inf]) for terms in wanted])
+        sums = np.array([np.logaddexp.reduce(terms) for terms in wanted])
         np.testing.assert_array_equal(np.isinf(found), np.isinf(sums))
         finite = np.isfinite(sums)
         np.testing.assert_allclose(found[finite], sums[finite], rtol=1e-13, atol=1e-12)
@@ -354,12 +365,13 @@ def test_sources_of_ranks_give_the_same_release(rng):
     np.testing.assert_array_equal(*released)
 
 
-@pytest.mark.parametrize("window", [(0, 1001), (0, 10), (300, 320), (5, 700), (300, 1001)])
+@pytest.mark.parametrize("window", [(0, 1001), (-2, 10), (300, 320), (5, 700), (300, 1002)])
 def test_ends_of_intervals_are_exact(window, rng):
     """Positions have 74 bits, more than a float or an integer of NumPy."""
     values = np.sort(rng.normal(size=1000).round(1))
     ranks = sorted_column(values)
-    edges = interval_edges(ranks, 0, window, 1000, 34)
+    a, b = window
+    cells_and_places = interval_edges(ranks, 0, np.arange(a - 1, b), 34)
     n_positions = int(ranks.grid.end[0] - ranks.grid.first[0]) << 34
     cells = ranks.grid.cells_of(values, 0) - ranks.grid.first[0]
     _, number, count = np.unique(cells, return_inverse=True, return_counts=True)
@@ -369,16 +381,11 @@ def test_ends_of_intervals_are_exact(window, rng):
         places = spread_places(index - of_cell[:1], count[number[index]][None], 34)
         wanted.append((cell << 34) + int(places[0]))
     wanted.append(n_positions - 1)
-    a, b = window
-    assert [edges.at(index) for index in range(b - a + 1)] == wanted[a : b + 1]
-    lengths = np.diff(np.array(wanted[a : b + 1], dtype=object)).astype(float)
-    np.testing.assert_array_equal(edges.lengths(), lengths)
-    for index in (0, (b - a) // 2, b - a):
-        n_below = sum(edge < edges.at(index) for edge in wanted[a : b + 1])
-        assert edges.n_below(edges.at(index)) == n_below
-        assert (
-            edges.n_below(edges.at(index) + 1) == wanted[a : b + 1].count(edges.at(index)) + n_below
-        )
+    wanted = [-1, -1, *wanted, n_positions - 1][a + 2 : b + 3]
+    pairs = zip(*(part.tolist() for part in cells_and_places), strict=True)
+    assert [(cell << 34) + place for cell, place in pairs] == wanted
+    lengths = np.diff(np.array(wanted, dtype=object)).astype(float)
+    np.testing.assert_array_equal(interval_lengths(*cells_and_places, 34), lengths)
 
 
 @pytest.mark.parametrize("eps", [0.01, 1.0, 1e6])
@@ -414,7 +421,7 @@ def test_work_does_not_grow_with_ties_and_the_atom_is_hit(eps):
     for n_records in (10**4, 2 * 10**8, 10**10):
         ranks = ties(n_records)
         weights = JOINT.weights(ranks, 0, FIFTHS, Budget(eps, "eps"))
-        sizes.append([edges.cells.size for edges in weights.edges])
+        sizes.append(weights.errors.shape)
         (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(eps, "eps")], SystemRandomness())
         np.testing.assert_array_equal(ranks.grid.lower_edges(cells, 0).round(5), 7.0)
     assert sizes[0] == sizes[1] == sizes[2]

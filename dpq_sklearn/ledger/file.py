@@ -3,7 +3,8 @@
 - Every operation opens its own connection. Threads, forks and worker processes share nothing but
   the file, and the file's lock decides who comes next.
 - SQLite keeps a rollback journal and not a write-ahead log: everything is in one file, which needs
-  no shared memory. ``synchronous=EXTRA`` makes a commit outlast a power cut right after it.
+  no shared memory. ``synchronous=EXTRA`` makes a commit outlast a power cut right after it, and
+  with it the name of the file: SQLite syncs the folder too.
 - SQLite notices damage to its structure but not to its contents. A SHA-256 over caps and records
   is stored beside them and checked at every opening: against accidents, not against forgers.
 - Nothing but SQLite ever opens the file: on POSIX, closing any other handle would drop the locks
@@ -110,7 +111,14 @@ def create(path, caps, neighbours):
             head = (*contents[:3], *caps, _seal(contents))
             connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?, ?)", head)
             connection.execute("COMMIT")
-        _publish(draft, path)
+        with contextlib.suppress(FileExistsError):  # of two processes that create, one wins
+            try:
+                os.link(draft, path)
+            except OSError:  # taken, or no hard links: reserve the name and replace it
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+                os.replace(draft, path)
+    except OSError as error:
+        raise LedgerError(f"the privacy ledger {path!r} cannot be created: {error}.") from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(draft)
@@ -144,26 +152,6 @@ def append(path, loss, facts, admit):
         if _verified_contents(connection, path) != after or structure != ("ok",):
             raise _damaged(path, "it does not give back what was written")
         connection.execute("COMMIT")
-
-
-def _publish(draft, path):
-    """Give a draft its name, unless the name is taken: of two processes that create, one wins."""
-    try:
-        try:
-            os.link(draft, path)
-        except OSError:  # taken, or a file system without hard links: reserve the name, replace it
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-            os.replace(draft, path)
-        with contextlib.suppress(OSError):  # the name outlasts a power cut, where a folder can sync
-            folder = os.open(os.path.dirname(path), os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-    except FileExistsError:
-        return
-    except OSError as error:
-        raise LedgerError(f"the privacy ledger {path!r} cannot be created: {error}.") from error
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import html
 import json
 import math
 import os
+from contextlib import suppress
 from copy import copy
 from datetime import datetime
 from functools import singledispatch
@@ -99,14 +100,9 @@ class PrivacyLedger:
 
     Notes
     -----
-    The total eps is the smaller of the sum of all pure eps and the sum of all rho converted at
-    `delta`.
-
     An estimator's ``ledger`` may also be the absolute path of a file that exists: a deleted ledger
-    is an error and not a new budget.
-
-    Any number of threads and processes may use one file at once. Keep it on a local disk: locks of
-    network drives are not to be relied upon. A ledger in memory is shared by its copies and clones.
+    is an error and not a new budget. Any number of threads and processes may use one file at once.
+    A ledger in memory is shared by its copies and clones.
 
     A search goes on when a fit is refused. ``error_score="raise"`` stops it, and :meth:`check`
     tells beforehand.
@@ -217,7 +213,7 @@ class PrivacyLedger:
         if losses is None:
             losses = [_loss_of(eps, delta, rho, contents.neighbours)]
             self._refuse_other(contents, losses[0].neighbours)
-        return _fits(contents, losses)
+        return refusal(self, losses, "it", contents) is None
 
     def spend(self, eps=None, *, what, delta=0.0, rho=None, columns=None, detail=None, note=None):
         """Record a release that is made elsewhere. Call it before looking at the data.
@@ -321,11 +317,10 @@ class PrivacyLedger:
         return f"<PrivacyLedger {self._place}{scope}: {words}>"
 
     def _repr_html_(self):
-        try:
-            bar = views.html_bar(self._contents())
-        except LedgerError:
-            bar = ""
-        return f"<div>{html.escape(repr(self)[1:-1])}{bar}</div>"
+        text = html.escape(repr(self)[1:-1])
+        with suppress(LedgerError):
+            text += views.html_bar(self._contents())
+        return f"<div>{text}</div>"
 
 
 def opened(ledger):
@@ -386,7 +381,8 @@ def refusal(ledger, losses, what, contents=None):
     the candidates that cannot be paid for should share theirs.
     """
     contents = contents or ledger._contents()
-    if _fits(contents, losses):
+    totals = views.spent_of_caps(contents, losses)
+    if all(total <= cap * (1 + _SLACK) for _, total, cap in totals):
         return None
     asked, caps, left = compose(losses), contents.caps, _budget_left(contents)
     message = (
@@ -398,16 +394,8 @@ def refusal(ledger, losses, what, contents=None):
     return BudgetExceededError(message, asked, left)
 
 
-def _fits(contents, losses):
-    total, caps = views.total_of(contents, losses), contents.caps
-    return all(
-        cap is None or amount <= cap * (1 + _SLACK)
-        for amount, cap in ((total.eps, caps.eps), (total.rho, caps.rho))
-    )
-
-
 def _budget_left(contents):
-    """Return the largest pure eps, and the largest rho, with which `_fits` stays true."""
+    """Return the largest pure eps, and the largest rho, that are not refused."""
     caps, sums = contents.caps, compose(contents.rows)
     eps = rho = math.inf
     if caps.eps is not None:

@@ -1,4 +1,4 @@
-"""What a ledger looks like: in words, as bars in HTML, and as a figure."""
+"""What a ledger holds: as totals, in words, as a bar in HTML, and as a figure."""
 
 import importlib
 from dataclasses import replace
@@ -12,9 +12,16 @@ def total_of(contents, more=()):
     return replace(total, neighbours=contents.neighbours)
 
 
+def spent_of_caps(contents, more=()):
+    """Return the unit of each cap, the total in it, and the cap."""
+    total, caps = total_of(contents, more), contents.caps
+    amounts = (("eps", total.eps, caps.eps), ("rho", total.rho, caps.rho))
+    return [amount for amount in amounts if amount[-1] is not None]
+
+
 def sentence(contents):
     """Return how much of which budget was spent in how many releases."""
-    parts = [f"{spent:.6g} of {cap:g} {unit}" for unit, spent, cap in _spent_of_caps(contents)]
+    parts = [f"{spent:.6g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(contents)]
     spent = " and ".join(parts) or loss_in_words(total_of(contents))
     releases = f"{len(contents.rows)} release{'s' * (len(contents.rows) != 1)}"
     return f"{spent} spent in {releases}{' about people' * (contents.neighbours == PEOPLE)}"
@@ -22,15 +29,8 @@ def sentence(contents):
 
 def html_bar(contents):
     """Return a bar that is filled by the share of the cap that is spent; of two, the larger one."""
-    shares = [spent / cap for _, spent, cap in _spent_of_caps(contents)]
+    shares = [spent / cap for _, spent, cap in spent_of_caps(contents)]
     return f'<br><meter value="{max(shares):.3f}"></meter>' if shares else ""
-
-
-def _spent_of_caps(contents):
-    """Return the unit of each cap, what was spent of it, and the cap."""
-    total, caps = total_of(contents), contents.caps
-    amounts = (("eps", total.eps, caps.eps), ("rho", total.rho, caps.rho))
-    return [amount for amount in amounts if amount[-1] is not None]
 
 
 def caps_in_words(caps):

@@ -13,18 +13,18 @@ import numpy as np
 from dpq_sklearn.accounting.budgets import Cost
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms.noise import CountNoise
-from dpq_sklearn.mechanisms.protocol import Defaults
+from dpq_sklearn.mechanisms.protocol import Mechanism
 
 
 @dataclass(frozen=True)
-class AggregateTree(Defaults):
+class AggregateTree(Mechanism):
     """The AggTree mechanism."""
 
     height: int = 4
     branching: int = 16
 
     def release(self, ranks, quantiles, budgets, randomness):
-        """Return one cell for each of the ascending distinct quantiles of each column, ascending.
+        """Return the cells that noisy counts lead to.
 
         Privacy
         -------
@@ -45,19 +45,16 @@ class AggregateTree(Defaults):
         return CountNoise(budget.part(1 / self.height), n_counts, RECORD_WEIGHT)
 
     def can_serve(self, quantiles, budget):
-        """Return whether the budget is enough for the noise of all leaves."""
         return CountNoise.can_serve(budget.part(1 / self.height), self.branching**self.height)
 
     def cost(self, quantiles, budget):
-        """Return what `release` costs; Gaussian noise has no finite eps."""
         costs = [
             self._noise(budget, self.branching**depth).cost() for depth in range(1, self.height + 1)
         ]
         return Cost(*map(sum, zip(*costs, strict=True)))
 
     def rank_errors(self, quantiles, budget):
-        """Return NaN: how wrong the counts make a quantile depends on the data."""
-        return np.full(len(quantiles), np.nan)
+        return np.full(len(quantiles), np.nan)  # depends on the data
 
     def typical_error(self, quantiles, budget):
         """Return the standard deviation of the noise of a leaf's count."""
@@ -78,9 +75,7 @@ def tree_counts(ranks, column, height, branching):
 
 def leaf_edges(n_leaves, n_cells):
     """Return the first cell of each leaf, and `n_cells`."""
-    leaves = np.arange(n_leaves + 1)
-    width, remainder = divmod(n_cells, n_leaves)
-    return leaves * width + leaves * remainder // n_leaves
+    return np.arange(n_leaves + 1) * n_cells // n_leaves
 
 
 def consistent(noisy, branching):

@@ -7,7 +7,7 @@ docs/paper_results.md says how far the experiments bear it out.
 
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
-from dpq_sklearn.mechanisms.protocol import Defaults
+from dpq_sklearn.mechanisms.protocol import Mechanism
 
 # JointExp wins only for fewer quantiles than this.
 FEWEST_ALWAYS_AQ = 16
@@ -17,7 +17,7 @@ MOST_LOG_WEIGHTS = 2**20
 CLEARLY_LESS = 0.95
 
 
-class AutomaticChoice(Defaults):
+class AutomaticChoice(Mechanism):
     """AQ or JointExp for each column."""
 
     takes_weights = False  # JointExp does not
@@ -58,11 +58,9 @@ class AutomaticChoice(Defaults):
         return released
 
     def cost(self, quantiles, budget):
-        """Return what `release` costs."""
         return self.choice(quantiles, budget).cost(quantiles, budget)
 
     def rank_errors(self, quantiles, budget):
-        """Return the standard deviation of the rank of each quantile, for untied data."""
         return self.choice(quantiles, budget).rank_errors(quantiles, budget)
 
     def composed_budgets(self, quantiles, shares, eps, delta):

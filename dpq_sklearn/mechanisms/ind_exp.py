@@ -10,14 +10,14 @@ from dpq_sklearn.accounting.budgets import Budget, exponential_cost
 from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.engine.base_measure import step_measure
 from dpq_sklearn.engine.exponential import Nodes, draw
-from dpq_sklearn.mechanisms.protocol import Defaults
+from dpq_sklearn.mechanisms.protocol import Mechanism
 
 
-class IndependentExponential(Defaults):
+class IndependentExponential(Mechanism):
     """The AppIndExp mechanism."""
 
     def release(self, ranks, quantiles, budgets, randomness):
-        """Return one cell for each of the ascending distinct quantiles of each column, ascending.
+        """Return the cells: every quantile is drawn over its whole column.
 
         Privacy
         -------
@@ -51,7 +51,6 @@ class IndependentExponential(Defaults):
         )
 
     def cost(self, quantiles, budget):
-        """Return what `release` costs: all draws, for every record."""
         n_draws = len(quantiles)
         return exponential_cost([self._eps_of_draw(quantiles, budget)] * n_draws, n_draws)
 
@@ -62,12 +61,10 @@ class IndependentExponential(Defaults):
         return budget.before_rounding(n_draws).part(1 / n_draws).exponential_eps()
 
     def rank_errors(self, quantiles, budget):
-        """Return the standard deviation of the rank of each quantile, for untied data."""
         q = np.asarray(quantiles)
         return 2 * np.sqrt(2) * np.maximum(q, 1 - q) / self._eps_of_draw(quantiles, budget)
 
     def composed_budgets(self, quantiles, shares, eps, delta):
-        """Return budgets of columns that together are (eps, delta)-DP: a draw for each quantile."""
         weights = np.sqrt(np.asarray(shares) / max(shares))  # as zCDP would share
         # The draws do not look at each other: any order is right.
         pattern = np.sort(np.repeat(weights, [len(q) for q in quantiles]))[::-1]

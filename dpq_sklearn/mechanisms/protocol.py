@@ -1,9 +1,6 @@
 """What every mechanism for quantiles offers."""
 
 import math
-from typing import Protocol
-
-import numpy as np
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, exponential_cost
 
@@ -11,7 +8,7 @@ from dpq_sklearn.accounting.budgets import DRAW_ERROR, exponential_cost
 LARGEST_SHARE_OF_ROUNDING = 0.4
 
 
-class Mechanism(Protocol):
+class Mechanism:
     """A way to release the quantiles of columns.
 
     Everything but `release` is a function of public facts: of `quantiles`, the ascending distinct
@@ -19,32 +16,43 @@ class Mechanism(Protocol):
     """
 
     #: whether records may share the weight of one, as the rows of a person do
-    takes_weights: bool
+    takes_weights = True
 
-    def release(self, ranks, quantiles, budgets, randomness) -> list[np.ndarray]:
-        """Return the ascending cells of the quantiles of each column.
+    def release(self, ranks, quantiles, budgets, randomness):
+        """Return a list with the ascending cells of the quantiles of each column.
 
         `ranks` are `SortedColumns` or `CellWeights`; there is a list of quantiles and a budget for
         each of their columns.
         """
+        raise NotImplementedError
 
     def cost(self, quantiles, budget):
         """Return the `Cost` of the release of one column."""
+        raise NotImplementedError
 
-    def can_serve(self, quantiles, budget) -> bool:
-        """Return whether the budget is of a known unit and large beside the errors of rounding."""
-
-    def rank_errors(self, quantiles, budget) -> np.ndarray:
+    def rank_errors(self, quantiles, budget):
         """Return the standard deviation of the rank of each quantile in records, for untied data.
 
         NaN where it depends on the data.
         """
+        raise NotImplementedError
 
-    def typical_error(self, quantiles, budget) -> float:
+    def can_serve(self, quantiles, budget):
+        """Return whether the budget is of a known unit and large beside the errors of rounding.
+
+        By default there is one draw for each quantile.
+        """
+        return is_enough(budget, len(quantiles))
+
+    def typical_error(self, quantiles, budget):
         """Return one number by which accounts and mechanisms can be compared: less is better.
 
-        Infinite where the mechanism cannot serve the budget.
+        By default it is the mean error in rank. Infinite where the mechanism cannot serve the
+        budget.
         """
+        if not self.can_serve(quantiles, budget):
+            return math.inf
+        return float(self.rank_errors(quantiles, budget).mean())
 
     def composed_budgets(self, quantiles, shares, eps, delta):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
@@ -52,26 +60,10 @@ class Mechanism(Protocol):
         `quantiles` and `shares` of the budget have one entry for each column. None where the
         mechanism has no composition of its own.
         """
-
-
-class Defaults:
-    """What mechanisms share unless they know better."""
-
-    takes_weights = True
-
-    def can_serve(self, quantiles, budget):
-        """Return whether the budget is enough for one draw for each quantile."""
-        return is_enough(budget, len(quantiles))
-
-    def typical_error(self, quantiles, budget):
-        """Return the mean error in rank, infinite where the mechanism cannot serve the budget."""
-        if not self.can_serve(quantiles, budget):
-            return math.inf
-        return float(self.rank_errors(quantiles, budget).mean())
-
-    def composed_budgets(self, quantiles, shares, eps, delta):
-        """Return None: pure eps and zCDP are all that is known."""
         return None
+
+
+Defaults = Mechanism
 
 
 def is_enough(budget, n_draws, error=DRAW_ERROR):
