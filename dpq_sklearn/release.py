@@ -120,6 +120,7 @@ def plan_release(
     weights=None,
     resolution=FULL_RESOLUTION,
     with_count=False,
+    count_decides=False,
     neighbours=ROWS,
     adds_up=False,
 ):
@@ -127,15 +128,21 @@ def plan_release(
 
     Of the accounts that satisfy the request, the one that promises the least error is taken.
     Releases that are added up later (`adds_up`, in a ledger) do without optimal composition: it
-    buys accuracy at one delta with more rho.
+    buys accuracy at one delta with more rho. If the count decides which plan is followed, it is
+    paid for on its own: the composition of a plan knows its own draws only.
     """
     engine = checked_mechanism(mechanism, with_groups=neighbours == PEOPLE)
     eps, delta, rho = checked_request(eps, delta, rho)
     quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
     shares = feature_shares(len(quantiles), weights)
-    accounts = _accounts(engine, quantiles, shares, eps, delta, rho, with_count)
-    if adds_up:
-        accounts = [account for account in accounts if account.name != "optimal composition"]
+    accounts = _accounts(shares, eps, delta, rho, with_count)
+    if delta > 0 and not adds_up:
+        count = accounts[0].count_budget
+        count_eps = 0.0 if count is None else count.amount
+        draws = (eps - count_eps, delta, 0.0) if count_decides else (eps, delta, count_eps)
+        composed = engine.composed_budgets(quantiles, shares, *draws)
+        if composed is not None:
+            accounts.append(Account(composed, count, delta, "optimal composition"))
 
     def regret(account):
         """Return the predicted error, a little more if a delta is spent for it."""
@@ -181,8 +188,8 @@ def _rank_errors_of(mechanism, quantiles, budget):
     return mechanism.rank_errors(quantiles, budget)
 
 
-def _accounts(engine, quantiles, shares, eps, delta, rho, with_count):
-    """Return the accounts that satisfy a request for eps, (eps, delta) or rho, each on its own."""
+def _accounts(shares, eps, delta, rho, with_count):
+    """Return sums that satisfy a request for eps, (eps, delta) or rho, each on its own."""
     if rho is not None:
         count = Budget(COUNT_SHARE * rho, "rho") if with_count else None
         rest = Budget(rho - (count.amount if with_count else 0.0), "rho")
@@ -194,9 +201,6 @@ def _accounts(engine, quantiles, shares, eps, delta, rho, with_count):
         rho = rho_of_approximate_dp(eps, delta) - (rho_of_pure(count.amount) if with_count else 0.0)
         if rho > 0:
             accounts.append(Account(_shared(Budget(rho, "rho"), shares), count, delta, "zCDP"))
-        composed = engine.composed_budgets(quantiles, shares, eps_left, delta)
-        if composed is not None:
-            accounts.append(Account(composed, count, delta, "optimal composition"))
     return accounts
 
 
@@ -205,9 +209,10 @@ def plan_automatically(finenesses, **request):
 
     The released count will choose among them (`ReleasePlan.chosen`), so the price is the highest.
     """
-    plans = [plan_release(finenesses[0], with_count=True, **request)]
+    request |= {"with_count": True, "count_decides": len(finenesses) > 1}
+    plans = [plan_release(finenesses[0], **request)]
     with suppress(ValueError):  # so many quantiles may be too many to be guaranteed in floats
-        plans.extend(plan_release(q, with_count=True, **request) for q in finenesses[1:])
+        plans.extend(plan_release(q, **request) for q in finenesses[1:])
     losses = [plan.loss for plan in plans]
     worst = {
         part: max(getattr(loss, part) for loss in losses)

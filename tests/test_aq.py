@@ -22,7 +22,7 @@ from dpq_sklearn.engine.summaries import Summary, summarize
 from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms.aq import (
     ApproximateQuantiles,
-    level_pattern,
+    draw_pattern,
     levels_of_columns,
     quantile_tree,
 )
@@ -191,8 +191,12 @@ def test_cost_in_both_units_holds_on_the_exact_distributions(budget):
 
 
 @pytest.mark.parametrize(("eps", "delta"), [(1.0, 1e-3), (1.0, 0.05), (0.3, 0.01)])
-@pytest.mark.parametrize("quantiles", [(0.5,), tuple(QUARTILES)], ids=["1", "3"])
-def test_composed_budgets_keep_the_promised_delta(quantiles, eps, delta, monkeypatch):
+@pytest.mark.parametrize(
+    ("quantiles", "share"),
+    [((0.5,), 0.3), (tuple(QUARTILES), 0.3), ((0.2, 0.4, 0.6, 0.8), 0.0)],
+    ids=["1", "3", "4, with an early leaf"],
+)
+def test_composed_budgets_keep_the_promised_delta(quantiles, share, eps, delta, monkeypatch):
     """And use it up: some base measures come near to it."""
     (budget,) = AQ.composed_budgets([quantiles], [1.0], eps, delta)
     counts, pairs = with_neighbours([(0, 1, 0, 0), (0, 2, 2, 0), (1, 1, 1, 1)])
@@ -204,7 +208,7 @@ def test_composed_budgets_keep_the_promised_delta(quantiles, eps, delta, monkeyp
         joint = [joint_distribution(draws, dataset) for dataset in range(len(counts))]
         for one, other in [*pairs.tolist(), *pairs[:, ::-1].tolist()]:
             worst = max(worst, hockey_stick(joint[one], joint[other], eps))
-    assert 0.3 * delta < worst <= delta
+    assert share * delta <= worst <= delta
 
 
 # The enumeration has power
@@ -528,17 +532,57 @@ def test_tree_of_a_power_of_two_less_one_asks_for_medians_with_equal_shares():
         assert node.eps == pytest.approx(1.0, rel=1e-4)
 
 
-def test_draws_of_a_level_have_one_eps_with_a_budget_of_draws():
-    """In the proportions that composition was told, the least of which is the budget."""
-    quantiles = tuple(np.arange(1, 12) / 12)
-    levels = list(levels_of_columns([quantiles], [Budget(0.4, "draw")]))
-    eps = [np.unique(level.eps) for level in levels]
-    assert [of_level.size for of_level in eps] == [1, 1, 1, 1]
-    pattern = np.array(level_pattern(quantiles))
-    assert pattern.min() == 1.0
-    of_draws = np.concatenate(eps)
-    np.testing.assert_allclose(of_draws, 0.4 * pattern, rtol=1e-4)
-    assert np.all(of_draws < 0.4 * pattern)
+@pytest.mark.parametrize(("m", "n_early"), [(11, 0), (9, 2), (4, 1), (19, 4), (7, 0)])
+def test_draws_of_a_level_have_one_eps_with_a_budget_of_draws(m, n_early):
+    """But for early leaves. In the proportions that composition was told, the least of them 1."""
+    quantiles = tuple(np.arange(1, m + 1) / (m + 1))
+    pattern, early_leaf = draw_pattern(quantiles)
+    assert min(pattern) == 1.0
+    n_found = 0
+    for depth, level in enumerate(levels_of_columns([quantiles], [Budget(0.4, "draw")])):
+        is_early = level.is_leaf & (depth == len(pattern) - 2)
+        expected = 0.4 * np.where(is_early, early_leaf, pattern[depth])
+        np.testing.assert_allclose(level.eps, expected, rtol=1e-4)
+        assert np.all(level.eps < expected)
+        n_found += is_early.sum()
+    assert n_found == n_early
+    if n_early:
+        assert early_leaf**2 == pytest.approx(pattern[-2] ** 2 + pattern[-1] ** 2)
+
+
+@pytest.mark.parametrize("m", [2, 4, 5, 9, 19, 32])
+def test_the_pattern_of_draws_has_the_least_variances_for_its_squares(m, rng):
+    """No other pattern with the same sum of squares, and early leaves that match, is better."""
+    quantiles = tuple(np.arange(1, m + 1) / (m + 1))
+    levels, _ = draw_pattern(quantiles)
+    best = sum_of_variances(quantiles, np.array(levels))
+    for _ in range(20):
+        other = np.array(levels) * np.exp(0.1 * rng.normal(size=len(levels)))
+        other *= math.sqrt(np.sum(np.square(levels)) / np.sum(other**2))
+        assert sum_of_variances(quantiles, other) >= best * (1 - 1e-9)
+
+
+def sum_of_variances(quantiles, levels):
+    """That of all quantiles if levels have these eps, and early leaves those of two levels."""
+
+    def visit(first, last, q_below, q_above, of_low, of_high, of_both, depth):
+        if first == last:
+            return 0.0
+        middle = (first + last) // 2
+        q = (quantiles[middle] - q_below) / (q_above - q_below)
+        square = levels[depth] ** 2
+        if last - first == 1 and depth == len(levels) - 2:
+            square += levels[-1] ** 2
+        here = 8 * max(q, 1 - q) ** 2 / square
+        here += q**2 * of_high + (1 - q) ** 2 * of_low + 2 * q * (1 - q) * of_both
+        of_left, of_right = q * of_both + (1 - q) * of_low, q * of_high + (1 - q) * of_both
+        q = quantiles[middle]
+        below = visit(first, middle, q_below, q, of_low, here, of_left, depth + 1)
+        return (
+            here + below + visit(middle + 1, last, q, q_above, here, of_high, of_right, depth + 1)
+        )
+
+    return visit(0, len(quantiles), 0.0, 1.0, 0.0, 0.0, 0.0, 0)
 
 
 def test_levels_have_every_quantile_once_between_those_that_are_known():

@@ -11,13 +11,14 @@ under P, the worst draw only ever hits the two ends of its range. So the worst s
 where t = log(x / x1) may depend on all outcomes before. D_j is convex and non-increasing,
 D_j(0) = 1, and D_j(x) = 1 - x + x D_j(1/x), because neighbours may be swapped.
 
-A *fork* is a pair of draws, a and c, that some records meet, while others meet one draw, b, instead;
-of a record, a part w may meet the pair and the rest the other one. Then its ranges are
-w a + (1 - w) b and w c. With outcomes of the same chances under Q, log(P/Q) of a draw is concave in
-its range, with a second derivative of at least -1/4. So it is at most that of the pair and of the
-other one, weighted by w and 1 - w, plus w (1 - w) ((b - a)^2 + c^2) / 8, and what follows is convex
-and increasing in log(P/Q). So a fork is at most the larger one of the two curves without any w,
-after log(P/Q) was raised by ((b - a)^2 + c^2) / 32.
+A *fork* is a pair of draws, of eps a and c, that some records meet, while others meet one draw, of
+eps b, instead. A part w of a record may meet the pair, and the rest of it the other draw; then the
+ranges of the two draws are w a + (1 - w) b and w c. With fixed chances of the outcomes under Q,
+log(P/Q) of an outcome is concave in the range, with a second derivative of at least -1/4. So it is
+at most w times that of the pair, plus 1 - w times that of the other draw, plus
+w (1 - w) ((b - a)^2 + c^2) / 8. What follows is convex and increasing in log(P/Q). So the curve is
+at most the larger one of the two curves without any w, if log(P/Q) is raised by
+((b - a)^2 + c^2) / 32.
 
 A curve is kept at the points exp(i step) of a lattice and straight in between, which is above any
 convex curve, and the sup over t is exact for such a polygon. So every result is an upper bound.
@@ -126,19 +127,18 @@ def _lattice_curve(draws, instead, step, low, high, tail):
     last = np.ceil(np.minimum(seen, high + to_come) / step).astype(int)
     first[-1], last[-1] = math.ceil(low / step), math.ceil(high / step)
     moves, sizes = np.diff(first, prepend=0), np.maximum(last - first, 0) + 1
-    kernels = [*map({e: _Draw(e, step) for e in set(draws.tolist())}.get, draws.tolist())]
-    kernels[-1] = _Draw(float(draws[-1]), step, offset=first[-1] - low / step)
     rho, widest = squares[-1] / 8, max(draws.max(), instead.max())
     decay = np.exp(-step * np.arange(2 * max(-moves.min(), 0) + math.ceil(widest / step) + 2))
-    others = {e: _Draw(e, step) for e in set(instead.tolist()) if e > 0}
+    draw_of = functools.cache(lambda eps, offset: _Draw(eps, step, offset))
+    offsets = [0.0] * (len(draws) - 1) + [first[-1] - low / step]
     older = curve = np.zeros(1)
-    windows = zip(kernels, instead.tolist(), moves.tolist(), sizes.tolist(), strict=True)
-    for index, (kernel, other, move, size) in enumerate(windows):
-        oldest, older = older, curve
-        curve = kernel.before(curve, decay, move, size)
-        if other:
-            both = others[other].before(oldest, decay, move + int(moves[index - 1]), size)
-            curve = np.maximum(curve, both)
+    for index, offset in enumerate(offsets):
+        window = decay, int(moves[index]), int(sizes[index])
+        oldest, older, curve = older, curve, draw_of(draws[index], offset).before(curve, *window)
+        if instead[index] > 0:
+            window = decay, int(moves[index - 1 : index + 1].sum()), int(sizes[index])
+            other = draw_of(instead[index], offset).before(oldest, *window)
+            curve = np.maximum(curve, other)
     # A rounding error at x is a few ulps of the curve at the far end of the chord, x / e^eps, and
     # other draws treat it as they treat the curve. So all of them together are a few ulps times
     # the final curve one draw to the left, which Hoeffding bounds. The last term is for underflow.

@@ -5,6 +5,7 @@ in the two halves in the same way. One record meets one node a level, not one a 
 nodes of a level are drawn together.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -14,7 +15,7 @@ from dpq_sklearn.accounting.budgets import Budget, Cost, exponential_cost
 from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.engine.base_measure import step_measure
 from dpq_sklearn.engine.exponential import Nodes, draw
-from dpq_sklearn.mechanisms.protocol import Defaults
+from dpq_sklearn.mechanisms.protocol import Mechanism
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def quantile_tree(quantiles, budget):
     A node spends a part of what its path has left and hands the rest to *each* child, so that a
     shallow branch does not waste the share of a deep one. The part is the node's sensitivity
     beside the sum of sensitivities on an average path below: 1 / levels where all ask for medians.
-    With a budget of draws all nodes of a level have one eps (`level_pattern`).
+    With a budget of draws the eps are those of `draw_pattern`.
     """
     return _quantile_tree(tuple(map(float, quantiles)), budget)
 
@@ -64,7 +65,9 @@ def _quantile_tree(quantiles, budget):
             return None
         middle, q = split(first, last, q_below, q_above)
         if budget.unit == "draw":
-            eps, rest = budget.amount * level_pattern(quantiles)[depth], budget
+            levels, instead = draw_pattern(quantiles)
+            is_early_leaf = last - first == 1 and depth == len(levels) - 2
+            eps, rest = budget.amount * (instead if is_early_leaf else levels[depth]), budget
         else:
             share = max(q, 1 - q) / need(first, last, q_below, q_above)
             eps = budget.part(share).exponential_eps()
@@ -81,29 +84,41 @@ def _quantile_tree(quantiles, budget):
 
 
 @lru_cache(maxsize=256)
-def level_pattern(quantiles):
-    """Return the eps of the levels in proportion, the least of them 1, if a level has one eps.
+def draw_pattern(quantiles):
+    """Return the eps of the levels in proportion, the least of them 1, and that of early leaves.
+
+    All nodes of a level have one eps, but for *early leaves*: those in the last level but one. A
+    record meets the last two levels or an early leaf, which gets the eps of both, squared and added
+    up: the draws are a fork (`accounting.composition`). Without early leaves, their eps is 0.
 
     With the budget sum(eps^2), the variances sum(A / eps^2) of all quantiles are least where eps^4
-    is proportional to A, what the level adds to all variances at eps = 1.
+    is proportional to A, what the level adds to all variances at eps = 1. So it is for the two
+    levels of a fork among each other, and together they act like one level.
     """
     n_levels = len(quantiles).bit_length()
-    unit = np.eye(n_levels)
+    unit = np.eye(n_levels + 1)  # the last one is for early leaves
 
     def variances(first, last, q_below, q_above, of_low, of_high, of_both, depth):
         """Return the sum of variances in this subtree, as shares of the levels."""
         if first == last:
-            return np.zeros(n_levels)
+            return np.zeros(n_levels + 1)
         middle = (first + last) // 2
         q = (quantiles[middle] - q_below) / (q_above - q_below)
-        here, of_left, of_right = _variance(q, unit[depth], of_low, of_high, of_both)
+        own = unit[-1] if last - first == 1 and depth == n_levels - 2 else unit[depth]
+        here, of_left, of_right = _variance(q, own, of_low, of_high, of_both)
         left = first, middle, q_below, quantiles[middle], of_low, here, of_left
         right = middle + 1, last, quantiles[middle], q_above, here, of_high, of_right
         return here + variances(*left, depth + 1) + variances(*right, depth + 1)
 
-    nothing = np.zeros(n_levels)
-    pattern = variances(0, len(quantiles), 0.0, 1.0, nothing, nothing, nothing, 0) ** 0.25
-    return tuple((pattern / pattern.min()).tolist())
+    nothing = np.zeros(n_levels + 1)
+    *levels, early = variances(0, len(quantiles), 0.0, 1.0, nothing, nothing, nothing, 0)
+    squares, instead = np.sqrt(levels), 0.0
+    if early > 0:
+        both = squares[-2:].sum()
+        instead = np.sqrt(both**2 + early)
+        squares[-2:] *= instead / both
+    least = squares.min()
+    return tuple(np.sqrt(squares / least).tolist()), math.sqrt(instead / least)
 
 
 def _variance(q, own, of_low, of_high, of_both):
@@ -173,7 +188,7 @@ def _levels_of_columns(quantiles, budgets):
     return levels
 
 
-class ApproximateQuantiles(Defaults):
+class ApproximateQuantiles(Mechanism):
     """The AQ mechanism."""
 
     def release(self, ranks, quantiles, budgets, randomness):
@@ -229,17 +244,22 @@ class ApproximateQuantiles(Defaults):
         costs = [exponential_cost(worst_path(tree, power)[1], len(quantiles)) for power in (1, 2)]
         return Cost(costs[0].eps, costs[1].rho)
 
-    def composed_budgets(self, quantiles, shares, eps, delta):
+    def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
 
         The nodes of a level with one eps are one bounded-range draw for a record, as its weights
         in them sum to at most 1. The levels of all columns are an adaptive sequence of draws.
         """
         weights = np.sqrt(np.asarray(shares) / max(shares)).tolist()  # as zCDP would share
+        pattern, instead = [], []
         # No column looks at another, so any order that keeps its levels in order is right.
-        columns = sorted(zip(weights, quantiles, strict=True), reverse=True)
-        pattern = [weight * level for weight, q in columns for level in level_pattern(q)]
-        scale = largest_scale(tuple(pattern), eps, delta)
+        for weight, of_column in sorted(zip(weights, quantiles, strict=True), reverse=True):
+            levels, early_leaf = draw_pattern(of_column)
+            pattern += [weight * level for level in levels]
+            instead += [0.0] * len(levels)
+            if early_leaf:
+                instead[-2] = weight * early_leaf
+        scale = largest_scale(tuple(pattern), eps, delta, tuple(instead), first=2 * count_eps)
         return tuple(Budget(scale * weight, "draw") for weight in weights)
 
     def rank_errors(self, quantiles, budget):

@@ -63,6 +63,6 @@ class AutomaticChoice(Mechanism):
     def rank_errors(self, quantiles, budget):
         return self.choice(quantiles, budget).rank_errors(quantiles, budget)
 
-    def composed_budgets(self, quantiles, shares, eps, delta):
+    def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
         """Return the budgets that AQ would have: JointExp is a single draw."""
-        return self._aq.composed_budgets(quantiles, shares, eps, delta)
+        return self._aq.composed_budgets(quantiles, shares, eps, delta, count_eps)

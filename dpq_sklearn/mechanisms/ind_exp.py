@@ -64,9 +64,9 @@ class IndependentExponential(Mechanism):
         q = np.asarray(quantiles)
         return 2 * np.sqrt(2) * np.maximum(q, 1 - q) / self._eps_of_draw(quantiles, budget)
 
-    def composed_budgets(self, quantiles, shares, eps, delta):
+    def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
         weights = np.sqrt(np.asarray(shares) / max(shares))  # as zCDP would share
         # The draws do not look at each other: any order is right.
         pattern = np.sort(np.repeat(weights, [len(q) for q in quantiles]))[::-1]
-        scale = largest_scale(tuple(pattern.tolist()), eps, delta)
+        scale = largest_scale(tuple(pattern.tolist()), eps, delta, first=2 * count_eps)
         return tuple(Budget(scale * weight, "draw") for weight in weights.tolist())

@@ -1,6 +1,7 @@
 """What every mechanism for quantiles offers."""
 
 import math
+from abc import ABC, abstractmethod
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, exponential_cost
 
@@ -8,7 +9,7 @@ from dpq_sklearn.accounting.budgets import DRAW_ERROR, exponential_cost
 LARGEST_SHARE_OF_ROUNDING = 0.4
 
 
-class Mechanism:
+class Mechanism(ABC):
     """A way to release the quantiles of columns.
 
     Everything but `release` is a function of public facts: of `quantiles`, the ascending distinct
@@ -18,24 +19,24 @@ class Mechanism:
     #: whether records may share the weight of one, as the rows of a person do
     takes_weights = True
 
+    @abstractmethod
     def release(self, ranks, quantiles, budgets, randomness):
         """Return a list with the ascending cells of the quantiles of each column.
 
         `ranks` are `SortedColumns` or `CellWeights`; there is a list of quantiles and a budget for
         each of their columns.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def cost(self, quantiles, budget):
         """Return the `Cost` of the release of one column."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rank_errors(self, quantiles, budget):
         """Return the standard deviation of the rank of each quantile in records, for untied data.
 
         NaN where it depends on the data.
         """
-        raise NotImplementedError
 
     def can_serve(self, quantiles, budget):
         """Return whether the budget is of a known unit and large beside the errors of rounding.
@@ -54,16 +55,14 @@ class Mechanism:
             return math.inf
         return float(self.rank_errors(quantiles, budget).mean())
 
-    def composed_budgets(self, quantiles, shares, eps, delta):
+    def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
 
-        `quantiles` and `shares` of the budget have one entry for each column. None where the
+        `quantiles` and `shares` of the budget have one entry for each column. A count that is
+        `count_eps`-DP comes before them: it is a draw with a range of twice that. None where the
         mechanism has no composition of its own.
         """
         return None
-
-
-Defaults = Mechanism
 
 
 def is_enough(budget, n_draws, error=DRAW_ERROR):
