@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.engine import summaries as summaries_module
-from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights
-from dpq_sklearn.engine.summaries import (
+from dpq_sklearn.data import summaries as summaries_module
+from dpq_sklearn.data.summaries import (
     SUMMARY_RESOLUTION,
     Summary,
     SummaryBuilder,
@@ -22,6 +20,8 @@ from dpq_sklearn.engine.summaries import (
     merge_columns,
     summarize,
 )
+from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights
 from tests.enumeration import (
     aq_distribution,
     aq_draws,

@@ -14,8 +14,8 @@ from scipy import sparse
 
 from dpq_sklearn.data.columns import checked_table, matrix_of, readable_columns, result_or_error
 from dpq_sklearn.data.sources import Records, at_least_one
+from dpq_sklearn.data.summaries import merge_columns, summarize
 from dpq_sklearn.engine.ranks import CellWeights
-from dpq_sklearn.engine.summaries import merge_columns, summarize
 
 # So many summaries are merged at a time.
 MERGED_AT_ONCE = 8

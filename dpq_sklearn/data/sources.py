@@ -11,9 +11,9 @@ from scipy import sparse
 
 from dpq_sklearn.data.columns import fill_columns, read_column, read_matrix, readable_columns
 from dpq_sklearn.data.groups import weights_of_rows
+from dpq_sklearn.data.summaries import SummaryBuilder, sort_weighted
 from dpq_sklearn.data.threads import Progress, blocks_of_columns, in_threads
 from dpq_sklearn.engine.ranks import CellWeights, SortedColumns, WeightedColumns
-from dpq_sklearn.engine.summaries import SummaryBuilder, sort_weighted
 
 
 @dataclass(frozen=True)

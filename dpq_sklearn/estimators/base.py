@@ -18,10 +18,10 @@ from dpq_sklearn.checks import shown
 from dpq_sklearn.data.columns import checked_table, stand_in
 from dpq_sklearn.data.groups import checked_groups
 from dpq_sklearn.data.sources import Batches, Table
+from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION
 from dpq_sklearn.data.threads import Progress
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.random import checked_random_state
-from dpq_sklearn.engine.summaries import SUMMARY_RESOLUTION
 from dpq_sklearn.estimators.compat import (
     HasMethods,
     Interval,
