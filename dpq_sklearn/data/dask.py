@@ -14,7 +14,7 @@ from scipy import sparse
 
 from dpq_sklearn.data.columns import checked_table, matrix_of, readable_columns, result_or_error
 from dpq_sklearn.data.sources import Records, at_least_one
-from dpq_sklearn.data.summaries import merge_columns, summarize
+from dpq_sklearn.data.summaries import merge, summarize
 from dpq_sklearn.engine.ranks import CellWeights
 
 # So many summaries are merged at a time.
@@ -102,7 +102,7 @@ def merge_parts(parts):
     if error is not None:
         return error
     rows, summaries = zip(*parts, strict=True)
-    return sum(rows), merge_columns(summaries)
+    return sum(rows), [merge(*of_column) for of_column in zip(*summaries, strict=True)]
 
 
 def _first_error(parts):
