@@ -116,14 +116,8 @@ def n_piled_up(quantiles, grid):
 def noise_warning(released, count_name, replan):
     """Return what to warn of after a fit, or None if all is well.
 
-    Parameters
-    ----------
-    released : Release
-    count_name : str
-        The parameter for the number of bins or quantiles.
-    replan : callable
-        Takes other parameters, ``n_bins`` (or its like) and ``delta``, and returns the plan that a
-        fit with these would follow.
+    `count_name` is the parameter for the number of bins or quantiles. `replan` takes other
+    parameters and returns the plan that a fit with these would follow.
     """
     plan = released.plan
     n_low = cautious_count(released.n_rows, plan.count_budget)
@@ -156,12 +150,13 @@ def _rounded(number):
 
 def _advice(plan, n_rows, count_name, replan):
     """Return what would help: fewer bins, a delta, fewer features, a larger budget."""
-    advice, n_bins, unit = [], max(map(len, plan.quantiles)) + 1, plan.count_budget.unit
-    as_planned, of_edges = replan(), count_name == "n_bins"
-    fewer = [n for n in (AUTO_BINS if of_edges else AUTO_BINS[1:]) if n < n_bins]
+    advice, unit, as_planned = [], plan.count_budget.unit, replan()
+    finest = max(map(len, plan.quantiles)) + 1
+    more_bins = 0 if count_name == "n_bins" else 1  # than quantiles, of which one is too few
+    fewer = [n - more_bins for n in AUTO_BINS[more_bins:] if n < finest]
     if fewer and not as_planned.finer_plans:  # "auto" did what it could
-        best = next((n for n in fewer[::-1] if is_near_enough(replan(n), n_rows)), fewer[0])
-        advice.append(f"{best} bins" if of_edges else f"{best - 1} quantiles")
+        enough = [n for n in fewer if is_near_enough(replan(**{count_name: n}), n_rows)]
+        advice.append(f"{max(enough, default=fewer[0])} {count_name.removeprefix('n_')}")
     if unit == "eps" and plan.loss.delta == 0:
         times = _mean_error(as_planned) / _mean_error(replan(delta=float(USUAL_DELTA)))
         if times > WORTH_A_DELTA:

@@ -68,11 +68,6 @@ def checked_column(x, name):
     return x
 
 
-def stand_in(X):
-    """Return zeros of the shape of a checked table, without memory; a sparse matrix as it is."""
-    return X if sparse.issparse(X) else np.broadcast_to(0.0, X.shape)
-
-
 # Error reporters store the local variables of every frame of a traceback. So a read that fails
 # returns its exception, which is raised where there are no data. What remains is in the frames of
 # the callers, from the public method upwards: they hold the container that they were given.

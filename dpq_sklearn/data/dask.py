@@ -14,7 +14,7 @@ from scipy import sparse
 
 from dpq_sklearn.data.columns import checked_table, matrix_of, readable_columns, result_or_error
 from dpq_sklearn.data.sources import Records, at_least_one
-from dpq_sklearn.data.summaries import merge, summarize
+from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, merge, summarize
 from dpq_sklearn.engine.ranks import CellWeights
 
 # So many summaries are merged at a time.
@@ -57,6 +57,7 @@ class Collection:
     """A dask DataFrame or Array whose types are checked: a source of records."""
 
     X: object
+    default_resolution = SUMMARY_RESOLUTION
 
     def read(self, grid):
         """Return the records of all partitions; computes."""

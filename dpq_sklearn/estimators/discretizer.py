@@ -8,7 +8,7 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.estimators import binning, compat
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
+from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.binning import with_outer_edges
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
 from dpq_sklearn.estimators.parameters import counts_of_features
@@ -149,22 +149,6 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _private_edges(self):
         return [edges[1:-1] for edges in self.bin_edges_]
 
-    def transform(self, X):
-        """Put each value into its bin.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows to be binned. The result is as private as they are: not at all.
-
-        Returns
-        -------
-        Xt : {ndarray, sparse matrix}
-            Bin numbers (``encode="ordinal"``) or indicators, sparse for ``encode="onehot"``.
-        """
-        check_is_fitted(self)
-        return self._transform_dask(X) if is_dask(X) else self._transform_rows(X)
-
     def _transform_rows(self, X):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
         X = self._validated(X, reset=False, dtype=dtype)
@@ -180,22 +164,6 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _indicator_offsets(self):
         """Return where the indicators of each feature begin, and the width of all."""
         return np.concatenate(([0], np.cumsum(self.n_bins_)))
-
-    def inverse_transform(self, X):
-        """Replace each bin by its centre.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features_out)
-            Binned rows, as `transform` returns them.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-            Bin centres; NaN where the bin is missing.
-        """
-        check_is_fitted(self)
-        return self._inverse_transform_dask(X) if is_dask(X) else self._inverse_transform_rows(X)
 
     def _inverse_transform_rows(self, X):
         options = {"ensure_all_finite": "allow-nan"}

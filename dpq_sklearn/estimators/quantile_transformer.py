@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators import compat
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
+from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, StrOptions
 from dpq_sklearn.quality import AUTO_BINS
 
@@ -148,41 +148,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
         return [q] * n_features
 
-    def transform(self, X):
-        """Map each value to its private quantile.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows to be transformed. The result is as private as they are: not at all.
-
-        Returns
-        -------
-        Xt : ndarray of shape (n_samples, n_features)
-            The transformed rows.
-        """
-        check_is_fitted(self)
-        return self._transform_dask(X) if is_dask(X) else self._transform_rows(X)
-
     def _transform_rows(self, X):
         X = self._validated(X, reset=False, copy=self.copy, force_writeable=True)
         return self._apply(X, self._forward)
-
-    def inverse_transform(self, X):
-        """Map each private quantile back to its value.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Transformed rows.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-            Rows in the original space.
-        """
-        check_is_fitted(self)
-        return self._inverse_transform_dask(X) if is_dask(X) else self._inverse_transform_rows(X)
 
     def _inverse_transform_rows(self, X):
         options = {"copy": self.copy, "force_writeable": True, "ensure_all_finite": False}
