@@ -1,6 +1,7 @@
 """What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
 
 from copy import copy
+from inspect import getdoc
 from itertools import chain, islice, repeat, zip_longest
 from numbers import Integral, Real
 from os import PathLike
@@ -46,8 +47,38 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     A subclass says which quantiles it needs (`_quantiles_of_features`), what it makes of them
     (`_set_quantiles`, `_private_edges`), and how it transforms rows (`_transform_rows`,
-    `_inverse_transform_rows`).
+    `_inverse_transform_rows`). Its docstring gets the parameters that all transformers have:
+
+    Parameters
+    ----------
+    eps : float or None, default=1.0
+        Privacy budget of a fit: less is more private and less accurate. None if `rho` is given.
+    delta : float, default=0.0
+        With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
+    rho : float or None, default=None
+        Budget in zero-concentrated DP instead, with ``eps=None``.
+    bounds : None, pair, list of pairs or dict, default=None
+        Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
+        one for each, by position or name. None is an open end. Values outside are clipped.
+    feature_weights : array-like, dict or None, default=None
+        Weights by which the features share the budget. None is equal shares.
+    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
+        What finds the quantiles; "auto" takes AQ or JointExp by public facts.
+    resolution : int or None, default=None
+        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches and Dask.
+    n_jobs : int or None, default=None
+        Number of threads, as in joblib. The result does not depend on it.
+    random_state : None, int or RandomState, default=None
+        None for real data: anyone who knows a seed can remove the noise.
+    ledger : PrivacyLedger, path or None, default=None
+        Where each fit is charged before `X` is read; one beyond the budget raises.
     """
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if cls.__doc__:  # else it is a user's subclass, or Python runs without docstrings
+            shared = getdoc(PrivateQuantileTransformer).partition("----------\n")[2]
+            cls.__doc__ = getdoc(cls).replace("{shared parameters}", shared)
 
     _parameter_constraints: dict = {  # noqa: RUF012
         "eps": [Interval(Real, 0, None, closed="neither"), None],

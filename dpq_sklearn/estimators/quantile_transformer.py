@@ -34,31 +34,11 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     n_quantiles : int or "auto", default="auto"
         The number of private quantiles, i / (n_quantiles + 1), best a power of two less one. More
         are finer and noisier; "auto" goes by the released number of rows.
-    eps : float or None, default=1.0
-        Privacy budget of a fit: less is more private and less accurate. None if `rho` is given.
-    delta : float, default=0.0
-        With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
-    rho : float or None, default=None
-        Budget in zero-concentrated DP instead, with ``eps=None``.
     output_distribution : {"uniform", "normal"}, default="uniform"
         The distribution of the transformed features.
-    bounds : None, pair, list of pairs or dict, default=None
-        Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
-        one for each, by position or name. None is an open end. Values outside are clipped.
-    feature_weights : array-like, dict or None, default=None
-        Weights by which the features share the budget. None is equal shares.
-    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
-        What finds the quantiles; "auto" takes AQ or JointExp by public facts.
     copy : bool, default=True
         False transforms in place where that is possible.
-    resolution : int or None, default=None
-        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches and Dask.
-    n_jobs : int or None, default=None
-        Number of threads, as in joblib. The result does not depend on it.
-    random_state : None, int or RandomState, default=None
-        None for real data: anyone who knows a seed can remove the noise.
-    ledger : PrivacyLedger, path or None, default=None
-        Where each fit is charged before `X` is read; one beyond the budget raises.
+    {shared parameters}
 
     Attributes
     ----------
