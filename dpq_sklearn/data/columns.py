@@ -14,6 +14,7 @@ import re
 import sys
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from numbers import Real
 
 import numpy as np
@@ -29,11 +30,6 @@ _PLAIN_TYPES = {float, int, bool, type(None)}
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 _COLUMNS_AT_ONCE = 8
 _ROWS_AT_ONCE = 2048
-
-
-def ignore_float_errors():
-    """Return a context in which numbers decide about no warning, whatever np.seterr says."""
-    return np.errstate(all="ignore")
 
 
 def checked_table(X):
@@ -76,38 +72,26 @@ def checked_column(x, name):
 def result_or_error(function, *arguments):
     """Return what a function returns, or the exception that it raises, without its frames."""
     try:
-        with ignore_float_errors():  # a longdouble beyond float64 becomes infinite
+        with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
             return function(*arguments)
     except (TypeError, ValueError) as error:
         return error.with_traceback(None)
 
 
-def read_matrix(X):
-    """Return the numbers of a checked table as a float64 or float32 matrix, a copy or not."""
-    matrix = result_or_error(matrix_of, X)
-    del X
-    if isinstance(matrix, Exception):
-        raise matrix
-    return matrix
-
-
-def read_column(x, name):
-    """Return the numbers of a checked column as a float64 array, always a copy."""
-    floats = result_or_error(_column_of, x, name)
-    del x
-    if isinstance(floats, Exception):
-        raise floats
-    return floats
-
-
-def _column_of(x, name):
-    return _floats_of(checked_column(_with_dtypes(x, name), name), name)
+def _read(function, *arguments):
+    """Return what a function of data returns, or raise its exception from a frame without data."""
+    found = result_or_error(function, *arguments)
+    del arguments
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def matrix_of(X, first_column=0):
-    """Return what `read_matrix` returns; a sparse matrix stays one.
+    """Return the numbers of a checked table as a float64 or float32 matrix, a copy or not.
 
-    `first_column` is the number of the first column of an array that is a part of a wider one.
+    A sparse matrix stays one. `first_column` is the number of the first column of an array that is
+    a part of a wider one.
     """
     if sparse.issparse(X):
         return X
@@ -124,6 +108,14 @@ def matrix_of(X, first_column=0):
         label = index + first_column if isinstance(X, np.ndarray) else name
         matrix[:, index] = _floats_of(column, f"column {label!r} of X")
     return matrix
+
+
+def _column_of(x, name):
+    """Return the numbers of a checked column as a float64 array, always a copy."""
+    return _floats_of(checked_column(_with_dtypes(x, name), name), name)
+
+
+read_matrix, read_column = partial(_read, matrix_of), partial(_read, _column_of)
 
 
 def readable_columns(X):
