@@ -76,22 +76,17 @@ class Collection:
 def _delayed_summaries(parts, grid, first, last):
     """Return the delayed number of rows and summaries of parts of the columns first to last."""
     grid = dask.delayed(grid[first:last], traverse=False)
-    level = [dask.delayed(summaries_or_error)(part, grid, first) for part in parts]
+    # A worker that raised would log what it was working on, which is private.
+    count = dask.delayed(result_or_error)
+    level = [count(_summaries_of, part, grid, first) for part in parts]
     while len(level) > 1:
         groups = range(0, len(level), MERGED_AT_ONCE)
         level = [dask.delayed(merge_parts)(level[i : i + MERGED_AT_ONCE]) for i in groups]
     return level[0]
 
 
-def summaries_or_error(part, grid, first_column):
-    """Return the number of rows of a partition, and a summary of each column; or an exception.
-
-    A worker that raised would log what it was working on, which is private.
-    """
-    return result_or_error(_summaries_of, part, grid, first_column)
-
-
 def _summaries_of(part, grid, first_column):
+    """Return the number of rows of a partition, and a summary of each column."""
     matrix = matrix_of(checked_table(part), first_column)
     columns = enumerate(readable_columns(matrix))
     return matrix.shape[0], [summarize(values, grid, column) for column, values in columns]
