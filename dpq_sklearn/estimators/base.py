@@ -94,7 +94,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     }
 
     _doc_link_module = "dpq_sklearn"
-    _doc_link_template = "https://dpq-sklearn.readthedocs.io/en/latest/generated/{estimator_module}.{estimator_name}.html"
+    _doc_link_template = (
+        "https://dpq-sklearn.readthedocs.io/en/latest/generated/"
+        "{estimator_module}.{estimator_name}.html"
+    )
 
     #: the parameter that says how many bins or quantiles a feature gets, and what "auto" tries
     _count_parameter: str
