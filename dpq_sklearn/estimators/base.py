@@ -45,8 +45,8 @@ from dpq_sklearn.release import neighbours_of, no_data_in_frames, pay, plan_auto
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     """Base of the transformers whose fitted state is a set of private quantiles a feature.
 
-    A subclass says which quantiles it needs (`_quantiles_of_features`), what it makes of them
-    (`_set_quantiles`, `_private_edges`), and how it transforms rows (`_transform_rows`,
+    A subclass says how many bins the quantiles are to make (`_bins_of_features`), what it makes of
+    them (`_set_quantiles`, `_private_edges`), and how it transforms rows (`_transform_rows`,
     `_inverse_transform_rows`). Its docstring gets the parameters that all transformers have:
 
     Parameters
@@ -316,11 +316,11 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     def _plan(self, n_features, default_resolution=FULL_RESOLUTION, neighbours=ROWS):
         names = getattr(self, "feature_names_in_", None)
         if isinstance(getattr(self, self._count_parameter), str):  # "auto"
-            candidates = [[tuple(np.arange(1, n) / n)] * n_features for n in self._auto_bins]
+            candidates = [[n] * n_features for n in self._auto_bins]
         else:
-            candidates = [self._quantiles_of_features(n_features, names)]
+            candidates = [self._bins_of_features(n_features, names)]
         return plan_automatically(
-            candidates,
+            [[tuple(np.arange(1, n) / n) for n in n_bins] for n_bins in candidates],
             eps=self.eps,
             delta=self.delta,
             rho=self.rho,

@@ -11,9 +11,7 @@ from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.binning import with_outer_edges
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
-from dpq_sklearn.estimators.parameters import counts_of_features
-
-DEFAULT_BINS = 5
+from dpq_sklearn.estimators.parameters import DEFAULT_BINS, bins_of_features
 
 
 class DPKBinsDiscretizer(PrivateQuantileTransformer):
@@ -122,9 +120,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.bin_edges_[:] = list(map(with_outer_edges, released.quantiles, plan.bounds))
         self.rank_error_[:] = plan.rank_errors()
 
-    def _quantiles_of_features(self, n_features, names):
-        n_bins = counts_of_features(self.n_bins, n_features, names, "n_bins", DEFAULT_BINS)
-        return [tuple(np.arange(1, n) / n) for n in n_bins]
+    def _bins_of_features(self, n_features, names):
+        return bins_of_features(self.n_bins, n_features, names)
 
     def _private_edges(self):
         return [edges[1:-1] for edges in self.bin_edges_]

@@ -124,9 +124,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     def _private_edges(self):
         return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
 
-    def _quantiles_of_features(self, n_features, names):
-        q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
-        return [q] * n_features
+    def _bins_of_features(self, n_features, names):
+        return [self.n_quantiles + 1] * n_features
 
     def _transform_rows(self, X):
         X = self._validated(X, reset=False, copy=self.copy, force_writeable=True)
