@@ -46,8 +46,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     """Base of the transformers whose fitted state is a set of private quantiles a feature.
 
     A subclass says how many bins the quantiles are to make (`_bins_of_features`), what it makes of
-    them (`_set_quantiles`, `_private_edges`), and how it transforms rows (`_transform_rows`,
-    `_inverse_transform_rows`). Its docstring gets the parameters that all transformers have:
+    them (`_set_quantiles`, `_private_edges`), how it transforms rows (`_transform_rows`,
+    `_inverse_transform_rows`), and what its like in scikit-learn is (`_plain`). Its docstring gets
+    the parameters that all transformers have:
 
     Parameters
     ----------
@@ -367,7 +368,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         from dpq_sklearn.data.dask import is_frame, map_rows, meta_of
 
         global_output = get_config()["transform_output"]
-        output = getattr(self, "_sklearn_output_config", {}).get("transform", global_output)
+        output = self._output_config().get("transform", global_output)
         if output != "default":
             raise ValueError(
                 "dask collections keep their container: transform_output must be 'default' for "
@@ -411,6 +412,26 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         if hasattr(twin, "copy"):
             twin.copy = True  # partitions may be shared: they must not be overwritten
         return twin
+
+    def to_sklearn(self):
+        """Return a plain fitted transformer of scikit-learn with the private quantiles.
+
+        It needs no dpq_sklearn where it is used, and its `transform` equals this one's on finite
+        data. It is as private as this object.
+
+        Returns
+        -------
+        transformer : {KBinsDiscretizer, QuantileTransformer} of sklearn.preprocessing
+            The fitted transformer.
+        """
+        check_is_fitted(self)
+        plain = self._plain()
+        if hasattr(self, "feature_names_in_"):
+            plain.feature_names_in_ = self.feature_names_in_.copy()
+        return plain.set_output(transform=self._output_config().get("transform"))
+
+    def _output_config(self):
+        return getattr(self, "_sklearn_output_config", {})
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""scikit-learn's side: its private names, what differs between its versions, checks and exports."""
+"""scikit-learn's side: its private names, what differs between its versions, and its checks."""
 
 import numpy as np
 from scipy import sparse
@@ -31,11 +31,3 @@ def checked_matrix(X, n_columns=None, **options):
     if n_columns not in (None, X.shape[1]):
         raise ValueError(f"X has {X.shape[1]} features, but {n_columns} are expected.")
     return X
-
-
-def with_names_and_output(plain, fitted):
-    """Return a plain transformer with the feature names and the `set_output` of a fitted one."""
-    if hasattr(fitted, "feature_names_in_"):
-        plain.feature_names_in_ = fitted.feature_names_in_.copy()
-    output = getattr(fitted, "_sklearn_output_config", {})
-    return plain.set_output(transform=output.get("transform"))

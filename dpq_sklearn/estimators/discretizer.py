@@ -172,18 +172,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         pairs = zip(names, self.n_bins_, strict=True)
         return np.array([f"{name}_{k}.0" for name, n in pairs for k in range(n)], dtype=object)
 
-    def to_sklearn(self):
-        """Return a plain fitted KBinsDiscretizer with the private edges.
-
-        It needs no dpq_sklearn where it is used, and its `transform` equals this one's on data
-        without NaN. It is as private as this object.
-
-        Returns
-        -------
-        discretizer : sklearn.preprocessing.KBinsDiscretizer
-            The fitted discretizer.
-        """
-        check_is_fitted(self)
+    def _plain(self):
         plain = KBinsDiscretizer(
             n_bins=self.n_bins_.copy(),
             encode=self.encode,
@@ -195,7 +184,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         plain.fit(np.stack((np.zeros(self.n_features_in_), self.n_bins_.astype(np.float64))))
         plain.set_params(strategy="quantile", dtype=self.dtype)
         plain.bin_edges_ = deepcopy(self.bin_edges_)
-        return compat.with_names_and_output(plain, self)
+        return plain
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -6,7 +6,6 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.preprocessing import QuantileTransformer
-from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators import compat
@@ -184,18 +183,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
             return values == lowest, values == highest
         return values - _END < lowest, values + _END > highest
 
-    def to_sklearn(self):
-        """Return a plain fitted QuantileTransformer with the private quantiles.
-
-        It needs no dpq_sklearn where it is used, and its `transform` equals this one's on finite
-        data. It is as private as this object.
-
-        Returns
-        -------
-        transformer : sklearn.preprocessing.QuantileTransformer
-            The fitted transformer.
-        """
-        check_is_fitted(self)
+    def _plain(self):
         plain = QuantileTransformer(
             n_quantiles=self.references_.size,
             output_distribution=self.output_distribution,
@@ -205,7 +193,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         plain.fit(self.quantiles_)  # something of the right shape; then the private knots
         plain.quantiles_ = self.quantiles_.copy()
         plain.references_ = self.references_.copy()
-        return compat.with_names_and_output(plain, self)
+        return plain
 
 
 def knot_references(q):
