@@ -3,7 +3,7 @@
 from numbers import Integral
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.preprocessing import QuantileTransformer
 
@@ -128,28 +128,35 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     def _transform_rows(self, X):
         X = self._validated(X, reset=False, copy=self.copy, force_writeable=True)
-        return self._apply(X, self._forward)
+        knots = np.ascontiguousarray(self.quantiles_.T)
+        return self._in_blocks(X, lambda rows: self._shares(rows.T, knots).T)
 
     def _inverse_transform_rows(self, X):
         options = {"copy": self.copy, "force_writeable": True, "ensure_all_finite": False}
         X = compat.checked_matrix(X, self.n_features_in_, **options)
-        return self._apply(X, self._backward)
+        limits, plain = np.finfo(X.dtype), self._plain()  # which takes no infinities
+        return self._in_blocks(
+            X, lambda rows: plain.inverse_transform(np.clip(rows, limits.min, limits.max))
+        )
 
-    def _apply(self, X, function):
-        """Overwrite `X` with the function of its columns, a block of rows at a time."""
-        knots = np.ascontiguousarray(self.quantiles_.T)
+    def _in_blocks(self, X, function):
+        """Overwrite `X` with the function of its rows, a block at a time."""
 
         def apply(rows):
-            X[rows] = function(np.ascontiguousarray(X[rows].T), knots).T
+            X[rows] = function(X[rows])
 
         in_threads(apply, blocks_of_rows(X.shape[0], _ROWS_PER_BLOCK), self.n_jobs)
         return X
 
-    def _forward(self, columns, knots):
+    def _shares(self, columns, knots):
         """Return the distribution function at the values; scikit-learn's to the last bit."""
+        columns = np.ascontiguousarray(columns)
         # In the type in which NumPy compares a column with one number, which scikit-learn does.
-        ends = knots[:, [0, -1]].astype(np.result_type(columns, knots[0, 0]))
-        at_low, at_high = self._at_ends(columns, ends[:, :1], ends[:, 1:])
+        low, high = knots[:, [0, -1]].T[:, :, None].astype(np.result_type(columns, knots[0, 0]))
+        if self.output_distribution == "uniform":
+            at_low, at_high = columns == low, columns == high
+        else:
+            at_low, at_high = columns - _END < low, columns + _END > high
         # Neighbours in value are neighbours in memory for np.interp: three times as fast. All
         # columns at once where that is possible: threads seldom need Python's lock.
         order = np.argsort(columns, axis=1)
@@ -166,22 +173,6 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         if self.output_distribution == "uniform":
             return shares
         return np.clip(ndtri(shares), *_NORMAL_ENDS)
-
-    def _backward(self, columns, knots):
-        """Return the value at each share; scikit-learn's to the last bit."""
-        is_normal = self.output_distribution == "normal"
-        shares = ndtr(columns.astype(np.float64)) if is_normal else columns
-        at_low, at_high = self._at_ends(shares, 0, 1)
-        originals = np.empty(shares.shape)
-        for index, of_column in enumerate(knots):
-            originals[index] = np.interp(shares[index], self.references_, of_column)
-        originals = np.where(at_high, knots[:, -1:], originals)
-        return np.where(at_low, knots[:, :1], originals)
-
-    def _at_ends(self, values, lowest, highest):
-        if self.output_distribution == "uniform":
-            return values == lowest, values == highest
-        return values - _END < lowest, values + _END > highest
 
     def _plain(self):
         plain = QuantileTransformer(
