@@ -22,8 +22,6 @@ AUTO_BINS = (2, 4, 8, 16, 32, 64)
 # If the edges of all of them are too far off, some of many may still hit the data: "auto" takes
 # the most likely number up to this one then, where k bins are worth log(k) nats.
 MOST_LOST_BINS = 16
-# The count is taken to be so many standard deviations of its noise too large.
-CAUTION = 1.0
 # Without knowing where the data are, the draws have to tell them from the rest of the number line:
 # so many nats are needed between two bounds and if an end is open.
 NATS_TO_FIND, NATS_TO_FIND_OPEN = 3.0, 5.0
@@ -44,8 +42,8 @@ class PrivacyNoiseWarning(UserWarning):
 
 
 def cautious_count(n_rows, count_budget):
-    """Return a released count, less the noise that may have raised it; at least 1."""
-    return max(n_rows - CAUTION * CountNoise(count_budget).deviation(), 1.0)
+    """Return a released count, less one standard deviation of its noise; at least 1."""
+    return max(n_rows - CountNoise(count_budget).deviation(), 1.0)
 
 
 def errors_in_bins(plan, n_rows):
@@ -54,15 +52,12 @@ def errors_in_bins(plan, n_rows):
     It is the deviation that the mechanism promises for data in plenty, unless the draws miss the
     data altogether.
     """
-    needed = np.array([_nats_needed(pair) for pair in plan.bounds])
+    is_bounded = np.isfinite(plan.bounds).all(axis=1)
+    needed = np.where(is_bounded, NATS_TO_FIND, NATS_TO_FIND_OPEN)
     lost = expit(needed - _nats_for_the_data(plan, n_rows))
     found = [np.minimum(of_column / n_rows, LOST).mean() for of_column in plan.rank_errors()]
     n_bins = np.array([len(q) + 1 for q in plan.quantiles])
     return np.sqrt((1 - lost) * np.square(found) + lost * LOST**2) * n_bins
-
-
-def _nats_needed(bounds):
-    return NATS_TO_FIND if np.isfinite(bounds).all() else NATS_TO_FIND_OPEN
 
 
 def _nats_for_the_data(plan, n_rows):

@@ -83,11 +83,6 @@ def dp_quantiles(
     values returned are (eps, delta)-DP (or rho-zCDP) functions of `x`, for one call. Every call
     spends anew.
 
-    References
-    ----------
-    Kaplan, Schnapp, Stemmer (2021), Differentially Private Approximate Quantiles.
-    Gillenwater, Joseph, Kulesza (2021), Differentially Private Quantiles.
-
     Examples
     --------
     >>> import numpy as np

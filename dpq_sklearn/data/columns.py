@@ -28,7 +28,6 @@ _MAY_HOLD_NUMBERS = (
 _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
-_COLUMNS_AT_ONCE = 8
 _ROWS_AT_ONCE = 2048
 
 
@@ -129,11 +128,9 @@ def readable_columns(X):
 
 def fill_columns(columns, X):
     """Copy the columns of a matrix into rows, in blocks that stay in the cache."""
-    for first in range(0, X.shape[1], _COLUMNS_AT_ONCE):
-        part = slice(first, first + _COLUMNS_AT_ONCE)
-        for start in range(0, X.shape[0], _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            columns[part, rows] = X[rows, part].T
+    for start in range(0, X.shape[0], _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        columns[:, rows] = X[rows].T
 
 
 def _has_dtypes(X):

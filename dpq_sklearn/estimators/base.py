@@ -158,7 +158,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
         One pass, in memory that is bounded by the `resolution` and not by the number of rows. The
         same rows give the same result, however they are divided and ordered, for the same
-        `random_state`; and the result of `fit` with the same `resolution`.
+        `random_state`; and the result of `fit` with the same `resolution`. The ledger is charged
+        when the columns of the first batch are known. Whatever stops the reading after that leaves
+        the transformer unfitted, with nothing released.
 
         Parameters
         ----------
@@ -180,12 +182,6 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         -------
         self : object
             The fitted transformer.
-
-        Notes
-        -----
-        The ledger is charged when the columns of the first batch are known. Whatever stops the
-        reading after that leaves the transformer unfitted, with nothing released and the budget
-        spent.
         """
         is_lazy = type(batches).__name__ == "LazyFrame"
         if is_lazy or hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
