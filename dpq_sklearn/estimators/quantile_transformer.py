@@ -48,11 +48,11 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         The share of the data below each knot, from 0 to 1.
     privacy_ : PrivacyLoss
         What the fit cost.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
+        Number and names of the features seen during `fit`; names only if all are strings.
     rank_error_ : ndarray of shape (n_quantiles, n_features)
         The standard deviation of the number of rows below each quantile, from public facts (NaN
         for ``mechanism="agg_tree"``).
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
-        Number and names of the features seen during `fit`; names only if all are strings.
 
     Notes
     -----
@@ -113,6 +113,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.random_state = random_state
         self.ledger = ledger
 
+    def _bins_of_features(self, n_features, names):
+        return [self.n_quantiles + 1] * n_features
+
     def _set_quantiles(self, released):
         plan = released.plan
         self.references_ = knot_references(np.array(plan.quantiles[0]))
@@ -122,9 +125,6 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     def _private_edges(self):
         return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
-
-    def _bins_of_features(self, n_features, names):
-        return [self.n_quantiles + 1] * n_features
 
     def _transform_rows(self, X):
         X = self._validated(X, reset=False, copy=self.copy, force_writeable=True)
