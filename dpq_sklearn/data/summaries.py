@@ -56,8 +56,8 @@ def summarize(values, grid, column, weights=None):
     if weights is not None:
         cells = np.empty(values.size, dtype=np.int64)
         weights = sort_weighted(values, weights, grid, column, cells)
-        is_heavy = weights > 0
-        return _summary_of_runs(cells[is_heavy], weights[is_heavy])
+        has_weight = weights > 0
+        return _summary_of_runs(cells[has_weight], weights[has_weight])
     cells = np.concatenate([*_cells_in_pieces(values, grid, column), _NO_CELLS])
     if cells.size == 0:
         return empty_summary()
