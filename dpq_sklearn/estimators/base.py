@@ -205,14 +205,14 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     def _checked_batches(self, batches, groups):
         """Yield each batch as a checked table with its groups, or None."""
-        unpaired = "groups must have one column of labels for each batch."
+        no_more, unpaired = object(), "groups must have one column of labels for each batch."
         pairs = zip(batches, repeat(None), strict=False)
         if groups is not None:
             if len({len(x) for x in (batches, groups) if hasattr(x, "__len__")}) == 2:
                 raise ValueError(unpaired)
-            pairs = zip_longest(batches, groups)
+            pairs = zip_longest(batches, groups, fillvalue=no_more)
         for number, (batch, labels) in enumerate(pairs):
-            if groups is not None and (batch is None or labels is None):
+            if batch is no_more or labels is no_more:
                 raise ValueError(unpaired)
             X = self._checked_table(batch, reset=number == 0, least=0)
             yield X, None if groups is None else checked_groups(labels, X.shape[0])
