@@ -118,8 +118,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         groups : array-like of shape (n_samples,) or None, default=None
             Whose row each one is: any hashable labels; a missing one is a person of its own. Each
             of a person's k rows weighs 1/k, so the fit promises privacy for people at the price of
-            rows, and the quantiles are those of a random row of a random person. A row that is
-            missing in a feature takes its share with it there. "joint_exp" takes no groups.
+            rows. "joint_exp" takes no groups.
         **unknown : dict
             Must be empty: there is no `sample_weight`.
 
