@@ -49,34 +49,25 @@ def _is_number(value):
 def checked_bounds(bounds):
     """Return `bounds` as two floats, infinite for None, or raise a ValueError that says why not."""
     try:
-        ends = list(bounds)
-        is_pair = len(ends) == 2 and all(end is None or _is_number(end) for end in ends)
-    except TypeError:
-        is_pair = False
-    if not is_pair or ends == [None, None] or any(map(_is_infinite, ends)):
-        raise _no_bounds(bounds)
-    low, high = (
-        open_end if end is None else float(end)
-        for end, open_end in zip(ends, (-math.inf, math.inf), strict=True)
-    )
-    is_wide = min(abs(low), abs(high)) >= _END_OF_SCALE if None in ends else high - low == math.inf
+        low, high = bounds
+        low = -math.inf if low is None else _as_finite(low)
+        high = math.inf if high is None else _as_finite(high)
+    except (TypeError, ValueError, OverflowError):
+        low = high = math.nan
+    is_open = math.isinf(low) or math.isinf(high)
+    is_wide = min(abs(low), abs(high)) >= _END_OF_SCALE if is_open else math.isinf(high - low)
     if not low < high or is_wide:
-        raise _no_bounds(bounds)
+        is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
+        is_scalars = is_short and all(end is None or np.isscalar(end) for end in bounds)
+        raise ValueError(
+            "bounds must be None or a pair low < high of finite numbers with a finite width, of "
+            "which one may be None if the other is within 2^64 of 0, got "
+            f"{repr(bounds) if is_scalars else shown(bounds)}."
+        )
     return low, high
 
 
-def _is_infinite(end):
-    try:
-        return end is not None and not math.isfinite(float(end))
-    except OverflowError:
-        return True
-
-
-def _no_bounds(bounds):
-    is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
-    is_scalars = is_short and all(end is None or np.isscalar(end) for end in bounds)
-    got = repr(bounds) if is_scalars else shown(bounds)
-    return ValueError(
-        "bounds must be None or a pair low < high of finite numbers with a finite width, of which "
-        f"one may be None if the other is within 2^64 of 0, got {got}."
-    )
+def _as_finite(end):
+    if not _is_number(end) or not math.isfinite(end):
+        raise ValueError
+    return float(end)

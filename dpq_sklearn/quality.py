@@ -22,8 +22,6 @@ AUTO_BINS = (2, 4, 8, 16, 32, 64)
 # If the edges of all of them are too far off, some of many may still hit the data: "auto" takes
 # the most likely number up to this one then, where k bins are worth log(k) nats.
 MOST_LOST_BINS = 16
-# The count is taken to be so many standard deviations of its noise too large.
-CAUTION = 1.0
 # Without knowing where the data are, the draws have to tell them from the rest of the number line:
 # so many nats are needed between two bounds and if an end is open.
 NATS_TO_FIND, NATS_TO_FIND_OPEN = 3.0, 5.0
@@ -44,8 +42,8 @@ class PrivacyNoiseWarning(UserWarning):
 
 
 def cautious_count(n_rows, count_budget):
-    """Return a released count, less the noise that may have raised it; at least 1."""
-    return max(n_rows - CAUTION * CountNoise(count_budget).deviation(), 1.0)
+    """Return a released count, less one standard deviation of its noise; at least 1."""
+    return max(n_rows - CountNoise(count_budget).deviation(), 1.0)
 
 
 def errors_in_bins(plan, n_rows):
@@ -54,15 +52,12 @@ def errors_in_bins(plan, n_rows):
     It is the deviation that the mechanism promises for data in plenty, unless the draws miss the
     data altogether.
     """
-    needed = np.array([_nats_needed(pair) for pair in plan.bounds])
+    is_bounded = np.isfinite(plan.bounds).all(axis=1)
+    needed = np.where(is_bounded, NATS_TO_FIND, NATS_TO_FIND_OPEN)
     lost = expit(needed - _nats_for_the_data(plan, n_rows))
     found = [np.minimum(of_column / n_rows, LOST).mean() for of_column in plan.rank_errors()]
     n_bins = np.array([len(q) + 1 for q in plan.quantiles])
     return np.sqrt((1 - lost) * np.square(found) + lost * LOST**2) * n_bins
-
-
-def _nats_needed(bounds):
-    return NATS_TO_FIND if np.isfinite(bounds).all() else NATS_TO_FIND_OPEN
 
 
 def _nats_for_the_data(plan, n_rows):
@@ -116,14 +111,8 @@ def n_piled_up(quantiles, grid):
 def noise_warning(released, count_name, replan):
     """Return what to warn of after a fit, or None if all is well.
 
-    Parameters
-    ----------
-    released : Release
-    count_name : str
-        The parameter for the number of bins or quantiles.
-    replan : callable
-        Takes other parameters, ``n_bins`` (or its like) and ``delta``, and returns the plan that a
-        fit with these would follow.
+    `count_name` is the parameter for the number of bins or quantiles. `replan` takes other
+    parameters and returns the plan that a fit with these would follow.
     """
     plan = released.plan
     n_low = cautious_count(released.n_rows, plan.count_budget)
@@ -156,12 +145,13 @@ def _rounded(number):
 
 def _advice(plan, n_rows, count_name, replan):
     """Return what would help: fewer bins, a delta, fewer features, a larger budget."""
-    advice, n_bins, unit = [], max(map(len, plan.quantiles)) + 1, plan.count_budget.unit
-    as_planned, of_edges = replan(), count_name == "n_bins"
-    fewer = [n for n in (AUTO_BINS if of_edges else AUTO_BINS[1:]) if n < n_bins]
+    advice, unit, as_planned = [], plan.count_budget.unit, replan()
+    finest = max(map(len, plan.quantiles)) + 1
+    more_bins = 0 if count_name == "n_bins" else 1  # than quantiles, of which one is too few
+    fewer = [n - more_bins for n in AUTO_BINS[more_bins:] if n < finest]
     if fewer and not as_planned.finer_plans:  # "auto" did what it could
-        best = next((n for n in fewer[::-1] if is_near_enough(replan(n), n_rows)), fewer[0])
-        advice.append(f"{best} bins" if of_edges else f"{best - 1} quantiles")
+        enough = [n for n in fewer if is_near_enough(replan(**{count_name: n}), n_rows)]
+        advice.append(f"{max(enough, default=fewer[0])} {count_name.removeprefix('n_')}")
     if unit == "eps" and plan.loss.delta == 0:
         times = _mean_error(as_planned) / _mean_error(replan(delta=float(USUAL_DELTA)))
         if times > WORTH_A_DELTA:

@@ -83,11 +83,6 @@ def dp_quantiles(
     values returned are (eps, delta)-DP (or rho-zCDP) functions of `x`, for one call. Every call
     spends anew.
 
-    References
-    ----------
-    Kaplan, Schnapp, Stemmer (2021), Differentially Private Approximate Quantiles.
-    Gillenwater, Joseph, Kulesza (2021), Differentially Private Quantiles.
-
     Examples
     --------
     >>> import numpy as np
@@ -310,27 +305,26 @@ def _checked_rows(x, groups):
 
 def _checked_edges(bins):
     """Return ascending finite edges, at least two."""
-    try:
-        edges = np.asarray(bins)
-        is_valid = edges.dtype.kind in "iuf" and edges.ndim == 1 and edges.size >= 2
-    except ValueError:
-        is_valid = False
-    if is_valid:
-        with np.errstate(all="ignore"):
-            edges = edges.astype(np.float64)
-        is_valid = np.isfinite(edges).all() and np.all(edges[1:] > edges[:-1])
-    if not is_valid:
+    edges = _floats_of(bins)
+    is_row = edges.ndim == 1 and edges.size >= 2
+    if not is_row or not np.isfinite(edges).all() or np.any(edges[1:] <= edges[:-1]):
         raise ValueError(f"bins must be two or more ascending finite edges, got {shown(bins)}.")
     return edges
 
 
 def checked_quantiles(q):
     """Return `q` as a float array with every entry strictly between 0 and 1."""
-    try:
-        array = np.asarray(q)
-        valid = array.dtype.kind in "iuf" and array.size > 0
-    except ValueError:
-        valid = False
-    if not valid or not np.all((array > 0) & (array < 1)):
+    floats = _floats_of(q)
+    if floats.size == 0 or not np.all((floats > 0) & (floats < 1)):
         raise ValueError(f"q must be numbers strictly between 0 and 1, got {shown(q)}.")
-    return array.astype(np.float64)
+    return floats
+
+
+def _floats_of(numbers):
+    """Return real numbers as an array of floats, and nothing of anything else."""
+    try:
+        array = np.asarray(numbers)
+    except ValueError:  # rows of different lengths
+        array = np.empty(0)
+    with np.errstate(all="ignore"):
+        return array.astype(np.float64) if array.dtype.kind in "iuf" else np.empty(0)

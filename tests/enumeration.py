@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dpq_sklearn.data.summaries import Summary
 from dpq_sklearn.engine.base_measure import StepMeasure
 from dpq_sklearn.engine.exponential import (
     Nodes,
@@ -20,7 +21,6 @@ from dpq_sklearn.engine.exponential import (
 )
 from dpq_sklearn.engine.grid import Grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
-from dpq_sklearn.engine.summaries import Summary
 from dpq_sklearn.mechanisms import aq as aq_module
 
 _NODES_AT_ONCE = 2**13

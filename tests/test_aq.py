@@ -12,13 +12,13 @@ from scipy.stats import chisquare
 from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.data.groups import weights_of_rows
+from dpq_sklearn.data.summaries import Summary, summarize
 from dpq_sklearn.engine import exponential as exponential_module
 from dpq_sklearn.engine.base_measure import StepMeasure
 from dpq_sklearn.engine.exponential import Scores, draw, rank_intervals
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness, make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
-from dpq_sklearn.engine.summaries import Summary, summarize
 from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms.aq import (
     ApproximateQuantiles,

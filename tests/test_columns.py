@@ -389,7 +389,8 @@ def test_the_frame_that_raises_holds_no_data():
     with pytest.raises(TypeError) as caught:
         read_matrix(X)
     _, frame = frames_of(caught.value)
-    assert frame.f_locals.keys() == {"matrix"} and not holds(frame.f_locals["matrix"], X)
+    assert frame.f_locals.keys() == {"function", "found"}
+    assert not holds(frame.f_locals["found"], X)
 
 
 def test_no_frame_below_dp_quantiles_holds_data_when_a_read_fails():

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from dpq_sklearn.data.summaries import Summary
 from dpq_sklearn.engine import exponential as exponential_module
 from dpq_sklearn.engine.base_measure import StepMeasure, step_measure
 from dpq_sklearn.engine.exponential import (
@@ -28,7 +29,6 @@ from dpq_sklearn.engine.exponential import (
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SeededRandomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
-from dpq_sklearn.engine.summaries import Summary
 from tests.enumeration import (
     cell_measures,
     column_of,

@@ -34,9 +34,9 @@ from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.accounting.losses import PEOPLE, ROWS
 from dpq_sklearn.data.groups import _FEW_ROWS, checked_groups, weights_of_rows
 from dpq_sklearn.data.sources import Table
+from dpq_sklearn.data.summaries import summarize
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights
-from dpq_sklearn.engine.summaries import summarize
 from dpq_sklearn.mechanisms.agg_tree import tree_counts
 from dpq_sklearn.release import plan_release
 from tests.enumeration import place_weights, tiny_grid, whole_node

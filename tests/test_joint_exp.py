@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget
+from dpq_sklearn.data.summaries import Summary, summarize
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness, make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
-from dpq_sklearn.engine.summaries import Summary, summarize
 from dpq_sklearn.mechanisms.joint_exp import (
     JointExponential,
     decaying_sums,

@@ -10,18 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.engine import summaries as summaries_module
-from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights
-from dpq_sklearn.engine.summaries import (
+from dpq_sklearn.data import summaries as summaries_module
+from dpq_sklearn.data.summaries import (
     SUMMARY_RESOLUTION,
     Summary,
     SummaryBuilder,
     empty_summary,
     merge,
-    merge_columns,
     summarize,
 )
+from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights
 from tests.enumeration import (
     aq_distribution,
     aq_draws,
@@ -135,10 +134,14 @@ def test_pickles_are_small_and_exact(first, weight):
     assert_same(pickle.loads(pickle.dumps(empty_summary())), [], [])
 
 
-def test_merge_columns_merges_column_by_column():
+def test_parts_are_merged_column_by_column():
+    pytest.importorskip("dask")
+    from dpq_sklearn.data.dask import merge_parts
+
     grid = tiny_grid(4, 1)
-    parts = [[summary_of([0.5], grid, 0), summary_of([1.5], grid, 0)] for _ in range(3)]
-    first, second = merge_columns(parts)
+    parts = [(2, [summary_of([0.5], grid, 0), summary_of([1.5], grid, 0)]) for _ in range(3)]
+    n_rows, (first, second) = merge_parts(parts)
+    assert n_rows == 6
     assert_same(first, [0], [3 * RECORD_WEIGHT])
     assert_same(second, [1], [3 * RECORD_WEIGHT])
 

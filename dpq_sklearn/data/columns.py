@@ -14,6 +14,7 @@ import re
 import sys
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from numbers import Real
 
 import numpy as np
@@ -27,13 +28,7 @@ _MAY_HOLD_NUMBERS = (
 _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
-_COLUMNS_AT_ONCE = 8
 _ROWS_AT_ONCE = 2048
-
-
-def ignore_float_errors():
-    """Return a context in which numbers decide about no warning, whatever np.seterr says."""
-    return np.errstate(all="ignore")
 
 
 def checked_table(X):
@@ -68,11 +63,6 @@ def checked_column(x, name):
     return x
 
 
-def stand_in(X):
-    """Return zeros of the shape of a checked table, without memory; a sparse matrix as it is."""
-    return X if sparse.issparse(X) else np.broadcast_to(0.0, X.shape)
-
-
 # Error reporters store the local variables of every frame of a traceback. So a read that fails
 # returns its exception, which is raised where there are no data. What remains is in the frames of
 # the callers, from the public method upwards: they hold the container that they were given.
@@ -81,38 +71,26 @@ def stand_in(X):
 def result_or_error(function, *arguments):
     """Return what a function returns, or the exception that it raises, without its frames."""
     try:
-        with ignore_float_errors():  # a longdouble beyond float64 becomes infinite
+        with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
             return function(*arguments)
     except (TypeError, ValueError) as error:
         return error.with_traceback(None)
 
 
-def read_matrix(X):
-    """Return the numbers of a checked table as a float64 or float32 matrix, a copy or not."""
-    matrix = result_or_error(matrix_of, X)
-    del X
-    if isinstance(matrix, Exception):
-        raise matrix
-    return matrix
-
-
-def read_column(x, name):
-    """Return the numbers of a checked column as a float64 array, always a copy."""
-    floats = result_or_error(_column_of, x, name)
-    del x
-    if isinstance(floats, Exception):
-        raise floats
-    return floats
-
-
-def _column_of(x, name):
-    return _floats_of(checked_column(_with_dtypes(x, name), name), name)
+def _read(function, *arguments):
+    """Return what a function of data returns, or raise its exception from a frame without data."""
+    found = result_or_error(function, *arguments)
+    del arguments
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def matrix_of(X, first_column=0):
-    """Return what `read_matrix` returns; a sparse matrix stays one.
+    """Return the numbers of a checked table as a float64 or float32 matrix, a copy or not.
 
-    `first_column` is the number of the first column of an array that is a part of a wider one.
+    A sparse matrix stays one. `first_column` is the number of the first column of an array that is
+    a part of a wider one.
     """
     if sparse.issparse(X):
         return X
@@ -131,6 +109,14 @@ def matrix_of(X, first_column=0):
     return matrix
 
 
+def _column_of(x, name):
+    """Return the numbers of a checked column as a float64 array, always a copy."""
+    return _floats_of(checked_column(_with_dtypes(x, name), name), name)
+
+
+read_matrix, read_column = partial(_read, matrix_of), partial(_read, _column_of)
+
+
 def readable_columns(X):
     """Return the columns of a matrix as contiguous float64 rows that are only to be read."""
     if X.dtype == np.float64 and (X.flags.f_contiguous or X.shape[1] == 1):
@@ -142,11 +128,9 @@ def readable_columns(X):
 
 def fill_columns(columns, X):
     """Copy the columns of a matrix into rows, in blocks that stay in the cache."""
-    for first in range(0, X.shape[1], _COLUMNS_AT_ONCE):
-        part = slice(first, first + _COLUMNS_AT_ONCE)
-        for start in range(0, X.shape[0], _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            columns[part, rows] = X[rows, part].T
+    for start in range(0, X.shape[0], _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        columns[:, rows] = X[rows].T
 
 
 def _has_dtypes(X):

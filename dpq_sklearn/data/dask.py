@@ -14,8 +14,8 @@ from scipy import sparse
 
 from dpq_sklearn.data.columns import checked_table, matrix_of, readable_columns, result_or_error
 from dpq_sklearn.data.sources import Records, at_least_one
+from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, merge, summarize
 from dpq_sklearn.engine.ranks import CellWeights
-from dpq_sklearn.engine.summaries import merge_columns, summarize
 
 # So many summaries are merged at a time.
 MERGED_AT_ONCE = 8
@@ -57,6 +57,7 @@ class Collection:
     """A dask DataFrame or Array whose types are checked: a source of records."""
 
     X: object
+    default_resolution = SUMMARY_RESOLUTION
 
     def read(self, grid):
         """Return the records of all partitions; computes."""
@@ -75,22 +76,17 @@ class Collection:
 def _delayed_summaries(parts, grid, first, last):
     """Return the delayed number of rows and summaries of parts of the columns first to last."""
     grid = dask.delayed(grid[first:last], traverse=False)
-    level = [dask.delayed(summaries_or_error)(part, grid, first) for part in parts]
+    # A worker that raised would log what it was working on, which is private.
+    count = dask.delayed(result_or_error)
+    level = [count(_summaries_of, part, grid, first) for part in parts]
     while len(level) > 1:
         groups = range(0, len(level), MERGED_AT_ONCE)
         level = [dask.delayed(merge_parts)(level[i : i + MERGED_AT_ONCE]) for i in groups]
     return level[0]
 
 
-def summaries_or_error(part, grid, first_column):
-    """Return the number of rows of a partition, and a summary of each column; or an exception.
-
-    A worker that raised would log what it was working on, which is private.
-    """
-    return result_or_error(_summaries_of, part, grid, first_column)
-
-
 def _summaries_of(part, grid, first_column):
+    """Return the number of rows of a partition, and a summary of each column."""
     matrix = matrix_of(checked_table(part), first_column)
     columns = enumerate(readable_columns(matrix))
     return matrix.shape[0], [summarize(values, grid, column) for column, values in columns]
@@ -102,7 +98,7 @@ def merge_parts(parts):
     if error is not None:
         return error
     rows, summaries = zip(*parts, strict=True)
-    return sum(rows), merge_columns(summaries)
+    return sum(rows), [merge(*of_column) for of_column in zip(*summaries, strict=True)]
 
 
 def _first_error(parts):

@@ -1,7 +1,7 @@
 """Sources: where a release reads its records from. Each has one method, `read`.
 
 A source is made from a container whose types are checked already; making it reads no number. A
-release calls `read` once, when its price is paid.
+release calls `read` once, when its price is paid. The sources of a fit have a default resolution.
 """
 
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ from scipy import sparse
 
 from dpq_sklearn.data.columns import fill_columns, read_column, read_matrix, readable_columns
 from dpq_sklearn.data.groups import weights_of_rows
+from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, SummaryBuilder, sort_weighted
 from dpq_sklearn.data.threads import Progress, blocks_of_columns, in_threads
+from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.ranks import CellWeights, SortedColumns, WeightedColumns
-from dpq_sklearn.engine.summaries import SummaryBuilder, sort_weighted
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Table:
     X: object
     n_jobs: int | None
     groups: object = None
+    default_resolution = FULL_RESOLUTION
 
     def read(self, grid):
         """Return the records of the table."""
@@ -116,6 +118,7 @@ class Batches:
     tables_and_groups: object
     n_jobs: int | None
     progress: Progress
+    default_resolution = SUMMARY_RESOLUTION
 
     def read(self, grid):
         """Return the records of all batches."""

@@ -1,6 +1,7 @@
 """What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
 
 from copy import copy
+from inspect import getdoc
 from itertools import chain, islice, repeat, zip_longest
 from numbers import Integral, Real
 from os import PathLike
@@ -10,18 +11,17 @@ from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from dpq_sklearn.accounting.budgets import checked_request
 from dpq_sklearn.accounting.losses import ROWS
 from dpq_sklearn.checks import shown
-from dpq_sklearn.data.columns import checked_table, stand_in
+from dpq_sklearn.data.columns import checked_table, library_of
 from dpq_sklearn.data.groups import checked_groups
 from dpq_sklearn.data.sources import Batches, Table
 from dpq_sklearn.data.threads import Progress
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.random import checked_random_state
-from dpq_sklearn.engine.summaries import SUMMARY_RESOLUTION
 from dpq_sklearn.estimators.compat import (
     HasMethods,
     Interval,
@@ -41,11 +41,45 @@ from dpq_sklearn.quality import (
 )
 from dpq_sklearn.release import neighbours_of, no_data_in_frames, pay, plan_automatically, release
 
-_NO_MORE = object()
-
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
-    """Base of the transformers whose fitted state is a set of private quantiles a feature."""
+    """Base of the transformers whose fitted state is a set of private quantiles a feature.
+
+    A subclass says how many bins the quantiles are to make (`_bins_of_features`), what it makes of
+    them (`_set_quantiles`, `_private_edges`), how it transforms rows (`_transform_rows`,
+    `_inverse_transform_rows`), and what its like in scikit-learn is (`_plain`). Its docstring gets
+    the parameters that all transformers have:
+
+    Parameters
+    ----------
+    eps : float or None, default=1.0
+        Privacy budget of a fit: less is more private and less accurate. None if `rho` is given.
+    delta : float, default=0.0
+        With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
+    rho : float or None, default=None
+        Budget in zero-concentrated DP instead, with ``eps=None``.
+    bounds : None, pair, list of pairs or dict, default=None
+        Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
+        one for each, by position or name. None is an open end. Values outside are clipped.
+    feature_weights : array-like, dict or None, default=None
+        Weights by which the features share the budget. None is equal shares.
+    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
+        What finds the quantiles; "auto" takes AQ or JointExp by public facts.
+    resolution : int or None, default=None
+        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches and Dask.
+    n_jobs : int or None, default=None
+        Number of threads, as in joblib. The result does not depend on it.
+    random_state : None, int or RandomState, default=None
+        None for real data: anyone who knows a seed can remove the noise.
+    ledger : PrivacyLedger, path or None, default=None
+        Where each fit is charged before `X` is read; one beyond the budget raises.
+    """
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if cls.__doc__:  # else it is a user's subclass, or Python runs without docstrings
+            shared = getdoc(PrivateQuantileTransformer).partition("----------\n")[2]
+            cls.__doc__ = getdoc(cls).replace("{shared parameters}", shared)
 
     _parameter_constraints: dict = {  # noqa: RUF012
         "eps": [Interval(Real, 0, None, closed="neither"), None],
@@ -62,23 +96,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     _doc_link_module = "dpq_sklearn"
     _doc_link_template = (
-        "https://dpq-sklearn.readthedocs.io/en/latest/generated/dpq_sklearn.{estimator_name}.html"
+        "https://dpq-sklearn.readthedocs.io/en/latest/generated/"
+        "{estimator_module}.{estimator_name}.html"
     )
-
-    def _doc_link_url_param_generator(self):
-        return {"estimator_name": type(self).__name__}
 
     #: the parameter that says how many bins or quantiles a feature gets, and what "auto" tries
     _count_parameter: str
     _auto_bins = AUTO_BINS
-
-    def _quantiles_of_features(self, n_features, names):
-        """Return the ascending quantiles of each feature, if their number is not "auto"."""
-        raise NotImplementedError
-
-    def _set_quantiles(self, released):
-        """Set the fitted attributes from a `Release`."""
-        raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None, **unknown):
@@ -94,8 +118,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         groups : array-like of shape (n_samples,) or None, default=None
             Whose row each one is: any hashable labels; a missing one is a person of its own. Each
             of a person's k rows weighs 1/k, so the fit promises privacy for people at the price of
-            rows, and the quantiles are those of a random row of a random person. A row that is
-            missing in a feature takes its share with it there. "joint_exp" takes no groups.
+            rows. "joint_exp" takes no groups.
         **unknown : dict
             Must be empty: there is no `sample_weight`.
 
@@ -104,8 +127,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         self : object
             The fitted transformer.
         """
-        refuse_unknown(unknown, f"{type(self).__name__}.fit")
-        self._check_request()
+        for name in unknown:
+            why = " A weight would change what a row costs." if name == "sample_weight" else ""
+            method = f"{type(self).__name__}.fit()"
+            raise TypeError(f"{method} got an unexpected keyword argument {name!r}.{why}")
         draft = self._draft()
         if is_dask(X):
             from dpq_sklearn.data.dask import Collection, meta_of
@@ -117,13 +142,12 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                 )
             draft._validated(meta_of(X), reset=True)
             source = Collection(X)
-            with no_data_in_frames():
-                return self._fit_draft(draft, source, "fit", SUMMARY_RESOLUTION, None)
-        X = draft._checked_table(X, reset=True)
-        groups = None if groups is None else checked_groups(groups, X.shape[0])
-        source = Table(X, self.n_jobs, groups)
+        else:
+            X = draft._checked_table(X, reset=True)
+            groups = None if groups is None else checked_groups(groups, X.shape[0])
+            source = Table(X, self.n_jobs, groups)
         with no_data_in_frames():
-            return self._fit_draft(draft, source, "fit", FULL_RESOLUTION, groups)
+            return self._fit_draft(draft, source, "fit", groups)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_batches(
@@ -133,7 +157,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
         One pass, in memory that is bounded by the `resolution` and not by the number of rows. The
         same rows give the same result, however they are divided and ordered, for the same
-        `random_state`; and the result of `fit` with the same `resolution`.
+        `random_state`; and the result of `fit` with the same `resolution`. The ledger is charged
+        when the columns of the first batch are known. Whatever stops the reading after that leaves
+        the transformer unfitted, with nothing released.
 
         Parameters
         ----------
@@ -155,12 +181,6 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         -------
         self : object
             The fitted transformer.
-
-        Notes
-        -----
-        The ledger is charged when the columns of the first batch are known. Whatever stops the
-        reading after that leaves the transformer unfitted, with nothing released and the budget
-        spent.
         """
         is_lazy = type(batches).__name__ == "LazyFrame"
         if is_lazy or hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
@@ -173,7 +193,6 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                 "groups need groups_are_whole=True in fit_batches: all rows of a person must be in "
                 f"one batch, got groups_are_whole={shown(groups_are_whole)}."
             )
-        self._check_request()
         draft = self._draft()
         tables = draft._checked_batches(batches, groups)
         first = list(islice(tables, 1))
@@ -181,74 +200,72 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             raise ValueError("batches must hold at least one batch, got none.")
         source = Batches(chain(first, tables), self.n_jobs, Progress(verbose, callback))
         with no_data_in_frames():
-            return self._fit_draft(draft, source, "fit_batches", SUMMARY_RESOLUTION, groups)
+            return self._fit_draft(draft, source, "fit_batches", groups)
 
     def _checked_batches(self, batches, groups):
         """Yield each batch as a checked table with its groups, or None."""
+        no_more, unpaired = object(), "groups must have one column of labels for each batch."
         pairs = zip(batches, repeat(None), strict=False)
-        is_paired = True
         if groups is not None:
-            pairs = zip_longest(batches, groups, fillvalue=_NO_MORE)
-            is_paired = len({len(x) for x in (batches, groups) if hasattr(x, "__len__")}) < 2
+            if len({len(x) for x in (batches, groups) if hasattr(x, "__len__")}) == 2:
+                raise ValueError(unpaired)
+            pairs = zip_longest(batches, groups, fillvalue=no_more)
         for number, (batch, labels) in enumerate(pairs):
-            if not is_paired or batch is _NO_MORE or labels is _NO_MORE:
-                raise ValueError("groups must have one column of labels for each batch.")
+            if batch is no_more or labels is no_more:
+                raise ValueError(unpaired)
             X = self._checked_table(batch, reset=number == 0, least=0)
             yield X, None if groups is None else checked_groups(labels, X.shape[0])
 
-    def _check_request(self):
-        """Raise for a budget or a random state that cannot be, before anything is looked at."""
+    def _draft(self):
+        """Return an unfitted copy, on which a fit can fail and leave nothing half fitted.
+
+        A budget or a random state that cannot be raises, before anything is looked at.
+        """
         checked_request(self.eps, self.delta, self.rho)
         checked_random_state(self.random_state)
+        draft = copy(self)
+        draft._forget()
+        return draft
 
-    def _fit_draft(self, draft, source, method, default_resolution, groups):
+    def _forget(self):
+        for name in self._fitted():
+            delattr(self, name)
+
+    def _fitted(self):
+        return {name: value for name, value in vars(self).items() if name.endswith("_")}
+
+    def _fit_draft(self, draft, source, method, groups):
         """Plan, pay, read and draw; then take over what the draft has become.
 
         A failure before the price is paid leaves a former fit as it was. A failure after that
         leaves nothing fitted.
         """
-        names = getattr(draft, "feature_names_in_", None)
-        plan = draft._plan(draft.n_features_in_, names, default_resolution, neighbours_of(groups))
+        n_features = draft.n_features_in_
         paid = pay(
-            plan,
+            draft._plan(n_features, source.default_resolution, neighbours_of(groups)),
             self.ledger,
             self.random_state,
             what=f"{type(self).__name__}.{method}",
-            columns=draft.n_features_in_ if names is None else names,
+            columns=getattr(draft, "feature_names_in_", n_features),
             detail=f"{self._count_parameter}={getattr(self, self._count_parameter)}",
         )
         self._forget()
         released = release(paid, source)
+
+        def replan(**changes):
+            return copy(self).set_params(**changes)._plan(n_features)
+
+        # From here on released numbers and public facts decide, about the warning, too.
         with np.errstate(all="ignore"):
-            self._commit(draft, released)
-        self._warn_of_noise(released)
-        return self
-
-    def _commit(self, draft, released):
-        """Take over what the draft becomes by a release."""
-        draft._set_quantiles(released)
-        draft.n_rows_, draft.privacy_ = released.n_rows, released.plan.loss
-        n_low = cautious_count(released.n_rows, released.plan.count_budget)
-        draft.error_in_bins_ = errors_in_bins(released.plan, n_low)
-        vars(self).update(draft._fitted())
-
-    def _warn_of_noise(self, released):
-        """Warn if the release is mostly noise: decided by the release and public facts alone."""
-
-        def replan(n_bins=None, delta=None):
-            other = copy(self)
-            if n_bins is not None:
-                offset = self._count_parameter != "n_bins"
-                other.set_params(**{self._count_parameter: n_bins - offset})
-            if delta is not None:
-                other.set_params(delta=delta)
-            names = getattr(self, "feature_names_in_", None)
-            return other._plan(self.n_features_in_, names)
-
-        with np.errstate(all="ignore"):
+            draft._set_quantiles(released)
+            draft.n_rows_, draft.privacy_ = released.n_rows, released.plan.loss
+            n_low = cautious_count(released.n_rows, released.plan.count_budget)
+            draft.error_in_bins_ = errors_in_bins(released.plan, n_low)
+            vars(self).update(draft._fitted())
             text = noise_warning(released, self._count_parameter, replan)
         if text is not None:
             warn_of_noise(text)
+        return self
 
     def quality_report(self):
         """Say how good the private quantiles of each feature are expected to be.
@@ -264,10 +281,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         edges = self._private_edges()
-        names = getattr(self, "feature_names_in_", None)
-        names = [f"x{index}" for index in range(len(edges))] if names is None else list(names)
         report = {
-            "feature": np.array(names, dtype=object),
+            "feature": _check_feature_names_in(self),
             "bins": np.array([values.size + 1 for values in edges]),
             "edges": np.array([None] * len(edges), dtype=object),
             "error_in_bins": self.error_in_bins_.round(3),
@@ -279,23 +294,6 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         except ImportError:
             return report
         return pandas.DataFrame(report)
-
-    def _private_edges(self):
-        """Return the released quantiles of each feature."""
-        raise NotImplementedError
-
-    def _draft(self):
-        """Return an unfitted copy, on which a fit can fail and leave nothing half fitted."""
-        draft = copy(self)
-        draft._forget()
-        return draft
-
-    def _forget(self):
-        for name in self._fitted():
-            delattr(self, name)
-
-    def _fitted(self):
-        return {name: value for name, value in vars(self).items() if name.endswith("_")}
 
     def _planned_loss(self, n_features=None):
         """Return what a fit will cost, without data."""
@@ -311,25 +309,20 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             n_features = next((len(given) for given in lists if hasattr(given, "__len__")), 1)
         return planned._plan(n_features).loss
 
-    def _plan(
-        self,
-        n_features,
-        feature_names=None,
-        default_resolution=FULL_RESOLUTION,
-        neighbours=ROWS,
-    ):
+    def _plan(self, n_features, default_resolution=FULL_RESOLUTION, neighbours=ROWS):
+        names = getattr(self, "feature_names_in_", None)
         if isinstance(getattr(self, self._count_parameter), str):  # "auto"
-            candidates = [[tuple(np.arange(1, n) / n)] * n_features for n in self._auto_bins]
+            candidates = [[n] * n_features for n in self._auto_bins]
         else:
-            candidates = [self._quantiles_of_features(n_features, feature_names)]
+            candidates = [self._bins_of_features(n_features, names)]
         return plan_automatically(
-            candidates,
+            [[tuple(np.arange(1, n) / n) for n in n_bins] for n_bins in candidates],
             eps=self.eps,
             delta=self.delta,
             rho=self.rho,
-            bounds=bounds_of_features(self.bounds, n_features, feature_names),
+            bounds=bounds_of_features(self.bounds, n_features, names),
             mechanism=self.mechanism,
-            weights=weights_of_features(self.feature_weights, n_features, feature_names),
+            weights=weights_of_features(self.feature_weights, n_features, names),
             resolution=default_resolution if self.resolution is None else self.resolution,
             neighbours=neighbours,
             adds_up=self.ledger is not None,
@@ -346,16 +339,31 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         X = checked_table(X)
         if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:  # scikit-learn has a say
             options = {"ensure_min_samples": least, "ensure_all_finite": False}
-            check_array(stand_in(X), estimator=self, input_name="X", **options)
+            zeros = X if sparse.issparse(X) else np.broadcast_to(0.0, X.shape)
+            check_array(zeros, estimator=self, input_name="X", **options)
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
-    def _transform_dask(self, X):
-        """Return the lazy transform of a dask collection, in the same kind of container."""
+    def transform(self, X):
+        """Transform rows by the private quantiles.
+
+        Parameters
+        ----------
+        X : {array-like, dask DataFrame, dask Array} of shape (n_samples, n_features)
+            Rows to be transformed. The result is as private as they are: not at all.
+
+        Returns
+        -------
+        Xt : {ndarray, sparse matrix} of shape (n_samples, n_features_out)
+            The transformed rows; of a dask collection lazily, in the same kind of container.
+        """
+        check_is_fitted(self)
+        if not is_dask(X):
+            return self._transform_rows(X)
         from dpq_sklearn.data.dask import is_frame, map_rows, meta_of
 
         global_output = get_config()["transform_output"]
-        output = getattr(self, "_sklearn_output_config", {}).get("transform", global_output)
+        output = self._output_config().get("transform", global_output)
         if output != "default":
             raise ValueError(
                 "dask collections keep their container: transform_output must be 'default' for "
@@ -367,17 +375,29 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                 'a dask DataFrame cannot hold the sparse rows of encode="onehot": set '
                 'encode="onehot-dense" or "ordinal", or transform a dask Array.'
             )
-        names = self.get_feature_names_out() if is_frame(X) else None
+        names = self.get_feature_names_out()
         return map_rows(X, self._for_workers()._transform_rows, meta, names)
 
-    def _inverse_transform_dask(self, X):
-        """Return the lazy inverse transform of a dask collection."""
+    def inverse_transform(self, X):
+        """Map transformed rows back, to a value in each bin or at each share.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features_out)
+            Rows as `transform` returns them.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+            The centres of the bins, or the values at the shares; NaN where they are missing.
+        """
+        check_is_fitted(self)
+        if not is_dask(X):
+            return self._inverse_transform_rows(X)
         from dpq_sklearn.data.dask import map_rows, meta_of
 
         meta = self._inverse_transform_rows(0 * meta_of(X))
-        names = getattr(self, "feature_names_in_", None)
-        if names is None:
-            names = [f"x{index}" for index in range(self.n_features_in_)]
+        names = _check_feature_names_in(self)
         return map_rows(X, self._for_workers()._inverse_transform_rows, meta, names)
 
     def _for_workers(self):
@@ -388,6 +408,26 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             twin.copy = True  # partitions may be shared: they must not be overwritten
         return twin
 
+    def to_sklearn(self):
+        """Return a plain fitted transformer of scikit-learn with the private quantiles.
+
+        It needs no dpq_sklearn where it is used, and its `transform` equals this one's on finite
+        data. It is as private as this object.
+
+        Returns
+        -------
+        transformer : {KBinsDiscretizer, QuantileTransformer} of sklearn.preprocessing
+            The fitted transformer.
+        """
+        check_is_fitted(self)
+        plain = self._plain()
+        if hasattr(self, "feature_names_in_"):
+            plain.feature_names_in_ = self.feature_names_in_.copy()
+        return plain.set_output(transform=self._output_config().get("transform"))
+
+    def _output_config(self):
+        return getattr(self, "_sklearn_output_config", {})
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -395,13 +435,6 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         return tags
 
 
-def refuse_unknown(arguments, method):
-    """Raise for arguments that a method does not take, in the name of the public class."""
-    for name in arguments:
-        why = " A weight would change what a row costs." if name == "sample_weight" else ""
-        raise TypeError(f"{method}() got an unexpected keyword argument {name!r}.{why}")
-
-
 def is_dask(X):
     """Return whether `X` is a dask collection, without importing dask."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+    return library_of(X) in ("dask", "dask_expr")

@@ -1,4 +1,4 @@
-"""scikit-learn's side: its private names, what differs between its versions, checks and exports."""
+"""scikit-learn's side: its private names, what differs between its versions, and its checks."""
 
 import numpy as np
 from scipy import sparse
@@ -6,7 +6,7 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 
-from dpq_sklearn.data.columns import checked_table, ignore_float_errors, read_matrix
+from dpq_sklearn.data.columns import checked_table, read_matrix
 
 try:  # scikit-learn >= 1.9 lets users choose between sparse matrices and sparse arrays
     from sklearn.utils import _align_api_if_sparse as as_configured_sparse
@@ -26,16 +26,8 @@ __all__ = [
 def checked_matrix(X, n_columns=None, **options):
     """Return `X` as a matrix of floats after scikit-learn's checks; no error quotes a value."""
     X = X if sparse.issparse(X) else read_matrix(checked_table(X))
-    with ignore_float_errors():
+    with np.errstate(all="ignore"):
         X = check_array(X, **{"dtype": (np.float64, np.float32)} | options)
     if n_columns not in (None, X.shape[1]):
         raise ValueError(f"X has {X.shape[1]} features, but {n_columns} are expected.")
     return X
-
-
-def with_names_and_output(plain, fitted):
-    """Return a plain transformer with the feature names and the `set_output` of a fitted one."""
-    if hasattr(fitted, "feature_names_in_"):
-        plain.feature_names_in_ = fitted.feature_names_in_.copy()
-    output = getattr(fitted, "_sklearn_output_config", {})
-    return plain.set_output(transform=output.get("transform"))

@@ -8,12 +8,10 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.estimators import binning, compat
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
+from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.binning import with_outer_edges
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
-from dpq_sklearn.estimators.parameters import counts_of_features
-
-DEFAULT_BINS = 5
+from dpq_sklearn.estimators.parameters import DEFAULT_BINS, bins_of_features
 
 
 class DPKBinsDiscretizer(PrivateQuantileTransformer):
@@ -28,31 +26,11 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     n_bins : int, "auto", array-like or dict, default=5
         The number of bins, at least 2, also by position or name of the feature. Powers of two
         are the most accurate for their number. "auto" goes by the released number of rows.
-    eps : float or None, default=1.0
-        Privacy budget of a fit: less is more private and less accurate. None if `rho` is given.
-    delta : float, default=0.0
-        With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
-    rho : float or None, default=None
-        Budget in zero-concentrated DP instead, with ``eps=None``.
     encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot"
         A sparse matrix of indicators, a dense one, or bin numbers.
-    bounds : None, pair, list of pairs or dict, default=None
-        Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
-        one for each, by position or name. None is an open end. Values outside are clipped.
-    feature_weights : array-like, dict or None, default=None
-        Weights by which the features share the budget. None is equal shares.
-    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
-        What finds the quantiles; "auto" takes AQ or JointExp by public facts.
     dtype : {np.float32, np.float64} or None, default=None
         Type of the output. None keeps that of the input.
-    resolution : int or None, default=None
-        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches and Dask.
-    n_jobs : int or None, default=None
-        Number of threads, as in joblib. The result does not depend on it.
-    random_state : None, int or RandomState, default=None
-        None for real data: anyone who knows a seed can remove the noise.
-    ledger : PrivacyLedger, path or None, default=None
-        Where each fit is charged before `X` is read; one beyond the budget raises.
+    {shared parameters}
 
     Attributes
     ----------
@@ -142,28 +120,11 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.bin_edges_[:] = list(map(with_outer_edges, released.quantiles, plan.bounds))
         self.rank_error_[:] = plan.rank_errors()
 
-    def _quantiles_of_features(self, n_features, names):
-        n_bins = counts_of_features(self.n_bins, n_features, names, "n_bins", DEFAULT_BINS)
-        return [tuple(np.arange(1, n) / n) for n in n_bins]
+    def _bins_of_features(self, n_features, names):
+        return bins_of_features(self.n_bins, n_features, names)
 
     def _private_edges(self):
         return [edges[1:-1] for edges in self.bin_edges_]
-
-    def transform(self, X):
-        """Put each value into its bin.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows to be binned. The result is as private as they are: not at all.
-
-        Returns
-        -------
-        Xt : {ndarray, sparse matrix}
-            Bin numbers (``encode="ordinal"``) or indicators, sparse for ``encode="onehot"``.
-        """
-        check_is_fitted(self)
-        return self._transform_dask(X) if is_dask(X) else self._transform_rows(X)
 
     def _transform_rows(self, X):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
@@ -180,22 +141,6 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _indicator_offsets(self):
         """Return where the indicators of each feature begin, and the width of all."""
         return np.concatenate(([0], np.cumsum(self.n_bins_)))
-
-    def inverse_transform(self, X):
-        """Replace each bin by its centre.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features_out)
-            Binned rows, as `transform` returns them.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-            Bin centres; NaN where the bin is missing.
-        """
-        check_is_fitted(self)
-        return self._inverse_transform_dask(X) if is_dask(X) else self._inverse_transform_rows(X)
 
     def _inverse_transform_rows(self, X):
         options = {"ensure_all_finite": "allow-nan"}
@@ -227,18 +172,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         pairs = zip(names, self.n_bins_, strict=True)
         return np.array([f"{name}_{k}.0" for name, n in pairs for k in range(n)], dtype=object)
 
-    def to_sklearn(self):
-        """Return a plain fitted KBinsDiscretizer with the private edges.
-
-        It needs no dpq_sklearn where it is used, and its `transform` equals this one's on data
-        without NaN. It is as private as this object.
-
-        Returns
-        -------
-        discretizer : sklearn.preprocessing.KBinsDiscretizer
-            The fitted discretizer.
-        """
-        check_is_fitted(self)
+    def _plain(self):
         plain = KBinsDiscretizer(
             n_bins=self.n_bins_.copy(),
             encode=self.encode,
@@ -250,7 +184,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         plain.fit(np.stack((np.zeros(self.n_features_in_), self.n_bins_.astype(np.float64))))
         plain.set_params(strategy="quantile", dtype=self.dtype)
         plain.bin_edges_ = deepcopy(self.bin_edges_)
-        return compat.with_names_and_output(plain, self)
+        return plain
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

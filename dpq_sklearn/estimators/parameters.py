@@ -6,6 +6,8 @@ import numpy as np
 
 from dpq_sklearn.checks import checked_bounds, checked_positive, shown
 
+DEFAULT_BINS = 5
+
 
 def bounds_of_features(bounds, n_features, names=None):
     """Return a checked pair of bounds for each feature, infinite where there is none.
@@ -60,16 +62,16 @@ def weights_of_features(weights, n_features, names=None):
     return [checked_positive(weight, "each of feature_weights") for weight in weights]
 
 
-def counts_of_features(counts, n_features, names, parameter, default):
+def bins_of_features(n_bins, n_features, names=None):
     """Return a number of bins for each feature, from an int, one int a feature, or a dict."""
-    if isinstance(counts, dict):
-        counts = _of_named_features(counts, names, parameter, default)
-    entries = [counts] * n_features if isinstance(counts, Integral) else list(counts)
+    if isinstance(n_bins, dict):
+        n_bins = _of_named_features(n_bins, names, "n_bins", DEFAULT_BINS)
+    entries = [n_bins] * n_features if isinstance(n_bins, Integral) else list(n_bins)
     if len(entries) != n_features:
-        raise ValueError(f"{parameter} must be a scalar or array of shape (n_features,).")
+        raise ValueError("n_bins must be a scalar or array of shape (n_features,).")
     whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in entries)
     if not whole or min(entries, default=2) < 2:
-        raise ValueError(f"{parameter} must be integers >= 2, got {shown(counts)}.")
+        raise ValueError(f"n_bins must be integers >= 2, got {shown(n_bins)}.")
     return [int(n) for n in entries]
 
 

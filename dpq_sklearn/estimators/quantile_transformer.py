@@ -3,14 +3,13 @@
 from numbers import Integral
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.preprocessing import QuantileTransformer
-from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators import compat
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer, is_dask
+from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, StrOptions
 from dpq_sklearn.quality import AUTO_BINS
 
@@ -34,31 +33,11 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     n_quantiles : int or "auto", default="auto"
         The number of private quantiles, i / (n_quantiles + 1), best a power of two less one. More
         are finer and noisier; "auto" goes by the released number of rows.
-    eps : float or None, default=1.0
-        Privacy budget of a fit: less is more private and less accurate. None if `rho` is given.
-    delta : float, default=0.0
-        With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
-    rho : float or None, default=None
-        Budget in zero-concentrated DP instead, with ``eps=None``.
     output_distribution : {"uniform", "normal"}, default="uniform"
         The distribution of the transformed features.
-    bounds : None, pair, list of pairs or dict, default=None
-        Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
-        one for each, by position or name. None is an open end. Values outside are clipped.
-    feature_weights : array-like, dict or None, default=None
-        Weights by which the features share the budget. None is equal shares.
-    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
-        What finds the quantiles; "auto" takes AQ or JointExp by public facts.
     copy : bool, default=True
         False transforms in place where that is possible.
-    resolution : int or None, default=None
-        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches and Dask.
-    n_jobs : int or None, default=None
-        Number of threads, as in joblib. The result does not depend on it.
-    random_state : None, int or RandomState, default=None
-        None for real data: anyone who knows a seed can remove the noise.
-    ledger : PrivacyLedger, path or None, default=None
-        Where each fit is charged before `X` is read; one beyond the budget raises.
+    {shared parameters}
 
     Attributes
     ----------
@@ -69,11 +48,11 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         The share of the data below each knot, from 0 to 1.
     privacy_ : PrivacyLoss
         What the fit cost.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
+        Number and names of the features seen during `fit`; names only if all are strings.
     rank_error_ : ndarray of shape (n_quantiles, n_features)
         The standard deviation of the number of rows below each quantile, from public facts (NaN
         for ``mechanism="agg_tree"``).
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
-        Number and names of the features seen during `fit`; names only if all are strings.
 
     Notes
     -----
@@ -134,6 +113,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.random_state = random_state
         self.ledger = ledger
 
+    def _bins_of_features(self, n_features, names):
+        return [self.n_quantiles + 1] * n_features
+
     def _set_quantiles(self, released):
         plan = released.plan
         self.references_ = knot_references(np.array(plan.quantiles[0]))
@@ -144,66 +126,37 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     def _private_edges(self):
         return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
 
-    def _quantiles_of_features(self, n_features, names):
-        q = tuple(np.arange(1, self.n_quantiles + 1) / (self.n_quantiles + 1))
-        return [q] * n_features
-
-    def transform(self, X):
-        """Map each value to its private quantile.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows to be transformed. The result is as private as they are: not at all.
-
-        Returns
-        -------
-        Xt : ndarray of shape (n_samples, n_features)
-            The transformed rows.
-        """
-        check_is_fitted(self)
-        return self._transform_dask(X) if is_dask(X) else self._transform_rows(X)
-
     def _transform_rows(self, X):
         X = self._validated(X, reset=False, copy=self.copy, force_writeable=True)
-        return self._apply(X, self._forward)
-
-    def inverse_transform(self, X):
-        """Map each private quantile back to its value.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Transformed rows.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-            Rows in the original space.
-        """
-        check_is_fitted(self)
-        return self._inverse_transform_dask(X) if is_dask(X) else self._inverse_transform_rows(X)
+        knots = np.ascontiguousarray(self.quantiles_.T)
+        return self._in_blocks(X, lambda rows: self._shares(rows.T, knots).T)
 
     def _inverse_transform_rows(self, X):
         options = {"copy": self.copy, "force_writeable": True, "ensure_all_finite": False}
         X = compat.checked_matrix(X, self.n_features_in_, **options)
-        return self._apply(X, self._backward)
+        limits, plain = np.finfo(X.dtype), self._plain()  # which takes no infinities
+        return self._in_blocks(
+            X, lambda rows: plain.inverse_transform(np.clip(rows, limits.min, limits.max))
+        )
 
-    def _apply(self, X, function):
-        """Overwrite `X` with the function of its columns, a block of rows at a time."""
-        knots = np.ascontiguousarray(self.quantiles_.T)
+    def _in_blocks(self, X, function):
+        """Overwrite `X` with the function of its rows, a block at a time."""
 
         def apply(rows):
-            X[rows] = function(np.ascontiguousarray(X[rows].T), knots).T
+            X[rows] = function(X[rows])
 
         in_threads(apply, blocks_of_rows(X.shape[0], _ROWS_PER_BLOCK), self.n_jobs)
         return X
 
-    def _forward(self, columns, knots):
+    def _shares(self, columns, knots):
         """Return the distribution function at the values; scikit-learn's to the last bit."""
+        columns = np.ascontiguousarray(columns)
         # In the type in which NumPy compares a column with one number, which scikit-learn does.
-        ends = knots[:, [0, -1]].astype(np.result_type(columns, knots[0, 0]))
-        at_low, at_high = self._at_ends(columns, ends[:, :1], ends[:, 1:])
+        low, high = knots[:, [0, -1]].T[:, :, None].astype(np.result_type(columns, knots[0, 0]))
+        if self.output_distribution == "uniform":
+            at_low, at_high = columns == low, columns == high
+        else:
+            at_low, at_high = columns - _END < low, columns + _END > high
         # Neighbours in value are neighbours in memory for np.interp: three times as fast. All
         # columns at once where that is possible: threads seldom need Python's lock.
         order = np.argsort(columns, axis=1)
@@ -221,34 +174,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
             return shares
         return np.clip(ndtri(shares), *_NORMAL_ENDS)
 
-    def _backward(self, columns, knots):
-        """Return the value at each share; scikit-learn's to the last bit."""
-        is_normal = self.output_distribution == "normal"
-        shares = ndtr(columns.astype(np.float64)) if is_normal else columns
-        at_low, at_high = self._at_ends(shares, 0, 1)
-        originals = np.empty(shares.shape)
-        for index, of_column in enumerate(knots):
-            originals[index] = np.interp(shares[index], self.references_, of_column)
-        originals = np.where(at_high, knots[:, -1:], originals)
-        return np.where(at_low, knots[:, :1], originals)
-
-    def _at_ends(self, values, lowest, highest):
-        if self.output_distribution == "uniform":
-            return values == lowest, values == highest
-        return values - _END < lowest, values + _END > highest
-
-    def to_sklearn(self):
-        """Return a plain fitted QuantileTransformer with the private quantiles.
-
-        It needs no dpq_sklearn where it is used, and its `transform` equals this one's on finite
-        data. It is as private as this object.
-
-        Returns
-        -------
-        transformer : sklearn.preprocessing.QuantileTransformer
-            The fitted transformer.
-        """
-        check_is_fitted(self)
+    def _plain(self):
         plain = QuantileTransformer(
             n_quantiles=self.references_.size,
             output_distribution=self.output_distribution,
@@ -258,7 +184,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         plain.fit(self.quantiles_)  # something of the right shape; then the private knots
         plain.quantiles_ = self.quantiles_.copy()
         plain.references_ = self.references_.copy()
-        return compat.with_names_and_output(plain, self)
+        return plain
 
 
 def knot_references(q):

@@ -25,6 +25,7 @@ _LARGEST_TABLE = 2**26
 _LEAST_PENDING = 2**16
 _VALUES_AT_ONCE = 2**15
 _WEIGHT_BITS = RECORD_WEIGHT.bit_length()
+_NO_CELLS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Summary:
 
 def empty_summary():
     """Return the summary of no records, which changes nothing when it is merged."""
-    return Summary(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    return Summary(_NO_CELLS, _NO_CELLS)
 
 
 def summarize(values, grid, column, weights=None):
@@ -52,15 +53,22 @@ def summarize(values, grid, column, weights=None):
 
     `weights` are those of the values; None is one record each.
     """
-    if weights is None:
-        counted = _summary_of_cells(_all_cells(values, grid, column))
-        return Summary(counted.cells, counted.weights * RECORD_WEIGHT)
-    cells = np.empty(values.size, dtype=np.int64)
-    weights = sort_weighted(values, weights, grid, column, cells)
-    distinct, starts = _runs(cells)
-    totals = np.add.reduceat(weights, starts) if starts.size else weights
-    is_occupied = totals > 0
-    return Summary(distinct[is_occupied], totals[is_occupied])
+    if weights is not None:
+        cells = np.empty(values.size, dtype=np.int64)
+        weights = sort_weighted(values, weights, grid, column, cells)
+        has_weight = weights > 0
+        return _summary_of_runs(cells[has_weight], weights[has_weight])
+    cells = np.concatenate([*_cells_in_pieces(values, grid, column), _NO_CELLS])
+    if cells.size == 0:
+        return empty_summary()
+    first, last = int(cells.min()), int(cells.max())
+    if last - first < _TABLE_PER_ENTRY * cells.size:
+        cells -= first
+        counted = _summary_of_table(np.bincount(cells), first)
+    else:
+        cells.sort()
+        counted = _summary_of_runs(cells, np.ones_like(cells))
+    return Summary(counted.cells, counted.weights * RECORD_WEIGHT)
 
 
 def sort_weighted(values, weights, grid, column, cells):
@@ -99,31 +107,22 @@ def merge(*summaries):
     cells = np.concatenate([summary.cells for summary in summaries])
     weights = np.concatenate([summary.weights for summary in summaries])
     order = np.argsort(cells, kind="stable")  # takes advantage of the ascending runs
-    cells, starts = _runs(cells[order])
-    return Summary(cells, np.add.reduceat(weights[order], starts))
-
-
-def merge_columns(summaries_of_parts):
-    """Return one summary a column from a list of parts, each a list with one summary a column."""
-    return [merge(*column) for column in zip(*summaries_of_parts, strict=True)]
+    return _summary_of_runs(cells[order], weights[order])
 
 
 class SummaryBuilder:
     """Summarizes a column batch by batch, in memory that is bounded by the number of cells.
 
-    Few cells are kept as pairs: new records wait until there are as many of them as pairs, then
-    they are merged, so that every record is sorted a few times at most. Once many cells are
-    occupied, a table with one weight for each cell is as small and much faster. The operating
-    system provides memory only for those parts of it that are used.
+    Few cells are kept as pairs: new ones wait until there are as many of them as merged ones, so
+    that every record is sorted a few times at most. Once many cells are occupied, a table with one
+    weight for each cell is as small and much faster. The operating system provides memory only for
+    those parts of it that are used.
     """
 
     def __init__(self, grid, column):
         self._grid, self._column = grid, column
         self._first = int(grid.first[column])
-        self._n_cells = int(grid.end[column]) - self._first
-        self._summary = empty_summary()
-        self._pending = []
-        self._n_pending = 0
+        self._parts, self._room = [], _LEAST_PENDING
         self._table = None
 
     def add(self, values, weights=None):
@@ -133,30 +132,28 @@ class SummaryBuilder:
                 np.add.at(self._table, cells - self._first, RECORD_WEIGHT)
             return
         summary = summarize(values, self._grid, self._column, weights)
-        self._pending.append(summary)
-        self._n_pending += summary.cells.size
-        if self._n_pending > max(_LEAST_PENDING, self._summary.cells.size):
-            self._settle()
-
-    def _settle(self):
-        """Merge what is pending."""
-        merged = merge(self._summary, *self._pending)
-        self._pending, self._n_pending = [], 0
         if self._table is not None:
-            self._table[merged.cells - self._first] += merged.weights
+            self._table[summary.cells - self._first] += summary.weights
             return
-        self._summary = merged
-        many = merged.cells.size > self._n_cells // _OCCUPIED_SHARE_OF_TABLE
-        if many and self._n_cells <= _LARGEST_TABLE:
-            self._table = np.zeros(self._n_cells, dtype=np.int64)
+        self._parts.append(summary)
+        self._room -= summary.cells.size
+        if self._room < 0:
+            self._make_room()
+
+    def _make_room(self):
+        """Merge the parts into one, or into a table."""
+        merged = merge(*self._parts)
+        self._parts, self._room = [merged], max(_LEAST_PENDING, merged.cells.size)
+        n_cells = int(self._grid.end[self._column]) - self._first
+        if n_cells // _OCCUPIED_SHARE_OF_TABLE < merged.cells.size and n_cells <= _LARGEST_TABLE:
+            self._table = np.zeros(n_cells, dtype=np.int64)
             self._table[merged.cells - self._first] = merged.weights
-            self._summary = empty_summary()
+            self._parts = []
 
     def summary(self):
         """Return the summary of all that was added."""
-        self._settle()
         if self._table is None:
-            return self._summary
+            return merge(*self._parts)
         return _summary_of_table(self._table, self._first)
 
 
@@ -176,29 +173,6 @@ def _cells_in_pieces(values, grid, column):
         yield grid.cells_of(piece[~missing] if missing.any() else piece, column)
 
 
-def _all_cells(values, grid, column):
-    """Return the cells of all values but NaN."""
-    all_cells = np.empty(values.size, dtype=np.int64)
-    n_found = 0
-    for cells in _cells_in_pieces(values, grid, column):
-        all_cells[n_found : n_found + cells.size] = cells
-        n_found += cells.size
-    return all_cells[:n_found]
-
-
-def _summary_of_cells(cells):
-    """Return the distinct ones of cells in any order and how often each occurs; overwrites them."""
-    if cells.size == 0:
-        return empty_summary()
-    first, last = int(cells.min()), int(cells.max())
-    if last - first < _TABLE_PER_ENTRY * cells.size:
-        cells -= first
-        return _summary_of_table(np.bincount(cells), first)
-    cells.sort()
-    distinct, starts = _runs(cells)
-    return Summary(distinct, np.diff(starts, append=cells.size))
-
-
 def _summary_of_table(table, first):
     """Return the summary of a table of weights that begins with the cell `first`."""
     occupied = np.flatnonzero(table > 0)  # several times as fast as of integers
@@ -207,10 +181,7 @@ def _summary_of_table(table, first):
     return Summary(occupied, weights)
 
 
-def _runs(ascending):
-    """Return the distinct ones of ascending numbers, and where each of them begins."""
-    begins = np.empty(ascending.size, dtype=bool)
-    begins[:1] = True
-    np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
-    starts = np.flatnonzero(begins)
-    return ascending[starts], starts
+def _summary_of_runs(cells, weights):
+    """Return the summary of ascending cells, which may occur several times, and their weights."""
+    starts = np.flatnonzero(np.diff(cells, prepend=cells[:1] - 1) > 0)
+    return Summary(cells[starts], np.add.reduceat(weights, starts))
