@@ -145,11 +145,12 @@ def _rounded(number):
 
 def _advice(plan, n_rows, count_name, replan):
     """Return what would help: fewer bins, a delta, fewer features, a larger budget."""
-    advice, unit, as_planned = [], plan.count_budget.unit, replan()
+    advice, unit = [], plan.count_budget.unit
+    as_planned = replan() if plan.finer_plans else plan
     finest = max(map(len, plan.quantiles)) + 1
     more_bins = 0 if count_name == "n_bins" else 1  # than quantiles, of which one is too few
     fewer = [n - more_bins for n in AUTO_BINS[more_bins:] if n < finest]
-    if fewer and not as_planned.finer_plans:  # "auto" did what it could
+    if fewer and not plan.finer_plans:  # "auto" did what it could
         enough = [n for n in fewer if is_near_enough(replan(**{count_name: n}), n_rows)]
         advice.append(f"{max(enough, default=fewer[0])} {count_name.removeprefix('n_')}")
     if unit == "eps" and plan.loss.delta == 0:

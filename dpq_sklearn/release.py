@@ -69,7 +69,8 @@ class ReleasePlan:
         """Return the plan that the released number of rows asks for."""
         if not self.finer_plans:
             return self
-        return replace(chosen_plan((self, *self.finer_plans), n_rows), loss=self.loss)
+        plan = chosen_plan((self, *self.finer_plans), n_rows)
+        return replace(plan, loss=self.loss, finer_plans=self.finer_plans)
 
     def draw(self, records, randomness):
         """Return the `Release`: the count first, then the quantiles."""

@@ -218,10 +218,15 @@ def test_auto_in_a_search_costs_what_is_planned(estimator, plenty, tmp_path):
     "request_", [{"eps": 1.0}, {"eps": 1.0, "delta": 1e-6}, {"rho": 0.1, "eps": None}]
 )
 def test_the_price_of_auto_is_that_of_the_most_expensive_number_of_bins(request_):
-    auto = plan_of("auto", 5, **request_).loss
+    plan = plan_of("auto", 5, **request_)
+    finer = [finer.loss for finer in plan.finer_plans]
     fixed = [plan_of(n, 5, **request_).loss for n in AUTO_BINS]
     for part in ("eps", "delta", "rho", "pure_eps"):
-        assert getattr(auto, part) == max(getattr(loss, part) for loss in fixed)
+        price = getattr(plan.loss, part)
+        assert price >= max(getattr(loss, part) for loss in finer)
+        # With a fixed number, the count is composed with the quantiles, which get more then.
+        most = max(getattr(loss, part) for loss in fixed)
+        assert price == most if part in ("eps", "delta") else 0.9 * most < price <= most
 
 
 def test_the_price_does_not_tell_what_was_chosen(rng):

@@ -36,6 +36,7 @@ _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 # stays in the cache.
 _BLOCK = 16
 _NODES_AT_ONCE = 1024
+_PROPOSALS_AT_ONCE = 40
 
 
 @dataclass(frozen=True)
@@ -139,18 +140,20 @@ def _draw(ranks, nodes, randomness):
     scores = Scores.of(nodes, grid.positions_per_cell)
     runs = node_runs(ranks, nodes, scores)
     positions, split_ranks = np.empty_like(nodes.lo), np.empty_like(nodes.lo)
-    rows = np.arange(nodes.lo.size)
-    while rows.size:
+    left = np.arange(nodes.lo.size)
+    while left.size:
+        # The first of several proposals that is kept counts. A few more take no more time.
+        rows = np.repeat(left, max(1, _PROPOSALS_AT_ONCE // left.size))
         winners = race(runs.weights[rows], randomness)
         start, end = runs.cuts[rows, winners], runs.cuts[rows, winners + 1]
         proposed = draw_by_measure(start, end, grid, nodes.column[rows], randomness)
         low, high = rank_intervals(ranks, nodes, rows, proposed)
         chances = chances_to_keep(runs.nearest[rows, winners], scores[rows].of_interval(low, high))
-        is_kept = randomness.uniforms(rows.size) < chances
-        kept = rows[is_kept]
-        positions[kept] = proposed[is_kept]
-        split_ranks[kept] = (low + (high - low) // 2)[is_kept]
-        rows = rows[~is_kept]
+        kept = np.flatnonzero(randomness.uniforms(rows.size) < chances)
+        found, first = np.unique(rows[kept], return_index=True)
+        positions[found] = proposed[kept[first]]
+        split_ranks[found] = (low + (high - low) // 2)[kept[first]]
+        left = np.setdiff1d(left, found, assume_unique=True)
     return positions, split_ranks
 
 

@@ -16,7 +16,6 @@ people write down round numbers, and many records may share one. Between two of 
 of empty cells, which would otherwise win against the one cell that the records are in.
 """
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -216,12 +215,11 @@ class Grid:
         mantissas = (np.sign(numbers) * (magnitudes - decades * per_decade)).astype(np.float64)
         values = _scaled(mantissas, -self._digits_behind(decades, columns))
         cells = self.cells_of(values, columns)
-        is_off = self._round_before(cells, columns) > numbers
-        is_off |= self._round_before(cells + 1, columns) <= numbers
-        for index in np.flatnonzero(is_off):  # by a last bit
-            column = columns[index : index + 1]
-            edges = _RoundBefore(self, column, cells[index] - 2)
-            cells[index] += bisect_right(edges, numbers[index], hi=5) - 3
+        # The product may be off by a last bit, and so by a cell.
+        while (is_above := self._round_before(cells, columns) > numbers).any():
+            cells -= is_above
+        while (is_below := self._round_before(cells + 1, columns) <= numbers).any():
+            cells += is_below
         return cells
 
     def _digits_behind(self, decades, columns):
@@ -257,16 +255,6 @@ class Grid:
         most = np.minimum(most, MOST_OF_A_COLUMN * (self.end - self.first))
         measures = np.minimum(shares, most[:, None]).astype(np.int64)
         return np.where(powers < self._n_digits[:, None], measures, 0)
-
-
-class _RoundBefore:
-    """`Grid._round_before` of the cells from `first` on, as an ascending sequence."""
-
-    def __init__(self, grid, column, first):
-        self._grid, self._column, self._first = grid, column, first
-
-    def __getitem__(self, index):
-        return self._grid._round_before(np.array([self._first + index]), self._column)[0]
 
 
 def _scaled(values, powers):

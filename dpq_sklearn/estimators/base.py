@@ -253,7 +253,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         released = release(paid, source)
 
         def replan(**changes):
-            return copy(self).set_params(**changes)._plan(n_features)
+            other = copy(self)
+            vars(other).update(changes)
+            return other._plan(n_features)
 
         # From here on released numbers and public facts decide, about the warning, too.
         with np.errstate(all="ignore"):
