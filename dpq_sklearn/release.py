@@ -132,25 +132,54 @@ def plan_release(
     buys accuracy at one delta with more rho. If the count decides which plan is followed, it is
     paid for on its own: the composition of a plan knows its own draws only.
     """
-    engine = checked_mechanism(mechanism, with_groups=neighbours == PEOPLE)
-    eps, delta, rho = checked_request(eps, delta, rho)
-    quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
-    shares = feature_shares(len(quantiles), weights)
+    return _plan(
+        checked_mechanism(mechanism, with_groups=neighbours == PEOPLE),
+        tuple(tuple(map(float, of_column)) for of_column in quantiles),
+        tuple(feature_shares(len(quantiles), weights).tolist()),
+        *checked_request(eps, delta, rho),
+        tuple(bounds),
+        resolution,
+        with_count,
+        count_decides,
+        neighbours,
+        adds_up,
+    )
+
+
+# A fit is repeated many times in a search, and warnings try out other plans.
+@lru_cache(maxsize=64)
+def _plan(
+    mechanism,
+    quantiles,
+    shares,
+    eps,
+    delta,
+    rho,
+    bounds,
+    resolution,
+    with_count,
+    count_decides,
+    neighbours,
+    adds_up,
+):
     accounts = _accounts(shares, eps, delta, rho, with_count)
     if delta > 0 and not adds_up:
         count = accounts[0].count_budget
         count_eps = 0.0 if count is None else count.amount
         draws = (eps - count_eps, delta, 0.0) if count_decides else (eps, delta, count_eps)
-        composed = engine.composed_budgets(quantiles, shares, *draws)
+        composed = mechanism.composed_budgets(quantiles, shares, *draws)
         if composed is not None:
             accounts.append(Account(composed, count, delta, "optimal composition"))
 
     def regret(account):
         """Return the predicted error, a little more if a delta is spent for it."""
-        return _error_of(engine, quantiles, account.budgets) * (1.02 if account.delta else 1.0)
+        columns = Counter(zip(quantiles, account.budgets, strict=True)).items()
+        error = sum(mechanism.typical_error(*column) * n for column, n in columns)
+        return error * (1.02 if account.delta else 1.0)
 
     account = min(accounts, key=regret)
-    costs = [_cost_of(engine, *column) for column in zip(quantiles, account.budgets, strict=True)]
+    columns = zip(quantiles, account.budgets, strict=True)
+    costs = [_cost_of(mechanism, *column) for column in columns]
     if account.count_budget is not None:
         costs.append(CountNoise(account.count_budget).cost())
     total = Cost(*map(sum, zip(*costs, strict=True)))
@@ -162,26 +191,14 @@ def plan_release(
         neighbours=neighbours,
         account=account.name,
     )
-    bounds = tuple(bounds)
-    grid = make_grid(bounds, resolution)
-    return ReleasePlan(engine, quantiles, bounds, grid, account.budgets, account.count_budget, loss)
+    grid, budgets = make_grid(bounds, resolution), (account.budgets, account.count_budget)
+    return ReleasePlan(mechanism, quantiles, bounds, grid, *budgets, loss)
 
 
-# Columns mostly have equal quantiles and budgets, and a fit is repeated many times in a search.
-
-
+# Columns mostly have equal quantiles and budgets.
 @lru_cache(maxsize=1024)
 def _cost_of(mechanism, quantiles, budget):
     return mechanism.cost(quantiles, budget)
-
-
-@lru_cache(maxsize=256)
-def _error_of(mechanism, quantiles, budgets):
-    """Return the error by which accounts are compared: that of all columns together."""
-    return sum(
-        mechanism.typical_error(*column) * n
-        for column, n in Counter(zip(quantiles, budgets, strict=True)).items()
-    )
 
 
 @lru_cache(maxsize=1024)
@@ -246,7 +263,7 @@ def plan_counts(n_counts, *, eps, delta, rho, parts=1, neighbours=ROWS):
 
 
 def _shared(budget, shares):
-    return tuple(budget.part(share) for share in shares.tolist())
+    return tuple(budget.part(share) for share in shares)
 
 
 def neighbours_of(groups):
