@@ -108,15 +108,14 @@ def n_piled_up(quantiles, grid):
     return n_features
 
 
-def noise_warning(released, count_name, replan):
+def noise_warning(released, n_low, error, count_name, replan):
     """Return what to warn of after a fit, or None if all is well.
 
-    `count_name` is the parameter for the number of bins or quantiles. `replan` takes other
-    parameters and returns the plan that a fit with these would follow.
+    `n_low` is the cautious count, and `error` the mean of `errors_in_bins` with it. `count_name` is
+    the parameter for the number of bins or quantiles. `replan` takes other parameters and returns
+    the plan that a fit with these would follow.
     """
     plan = released.plan
-    n_low = cautious_count(released.n_rows, plan.count_budget)
-    error = errors_in_bins(plan, n_low).mean()
     features = f"{len(plan.quantiles)} feature{'s' if len(plan.quantiles) > 1 else ''}"
     if error > TOO_FAR_OFF:
         return (

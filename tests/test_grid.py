@@ -284,22 +284,26 @@ def test_round_numbers_are_in_the_cells_that_have_their_measure(low, high, step)
     assert measure_of(grid, grid.cells_of(values, 0), 0).min() > 1
 
 
+def cells_at(grid, first, last, measures, column):
+    """What the draw asks for, with the same ends and column for all measures."""
+    columns, ends = np.full(measures.size, column), np.array([[first], [last]])
+    numbers = grid.round_before(ends, column)
+    ends, numbers = (np.repeat(pair, measures.size, axis=1) for pair in (ends, numbers))
+    return grid.cells_at(*ends, *numbers, measures, columns)
+
+
 def counts_of_cells_at(grid, column, first, last):
     """How many units of measure `cells_at` gives to each of the cells in [first, last).
 
     Units of one multiple of a power of ten are equal: their first and their last one are asked.
     """
-    begin, end = (int(n) for n in grid._round_before(np.array([first, last]), column))
+    begin, end = (int(n) for n in grid.round_before(np.array([first, last]), column))
     lengths = [1] * (last - first)
     for power, measure in enumerate(grid._round_measures[column].tolist()):
         n_multiples = -(-end // 10**power) + (-begin // 10**power)
         lengths += [measure] * (n_multiples if measure else 0)
     starts = np.cumsum([0, *lengths])
-    found = [
-        grid.cells_at(*(np.full(asked.size, at) for at in (first, last)), asked,
-                      np.full(asked.size, column))
-        for asked in (starts[:-1], starts[1:] - 1)
-    ]  # fmt: skip
+    found = [cells_at(grid, first, last, asked, column) for asked in (starts[:-1], starts[1:] - 1)]
     assert np.array_equal(*found) and found[0].min() >= first and found[0].max() < last
     counts = np.zeros(last - first, dtype=np.int64)
     np.add.at(counts, found[0] - first, np.array(lengths))
@@ -314,8 +318,7 @@ def test_measures_of_a_whole_grid_are_found_unit_by_unit(resolution, column):
     measures = measure_of(grid, np.arange(first, last), column)
     assert np.array_equal(counts_of_cells_at(grid, column, first, last), measures)
     total = int(measures.sum())
-    ends = np.full(total, first), np.full(total, last)
-    found = grid.cells_at(*ends, np.arange(total), np.full(total, column))
+    found = cells_at(grid, first, last, np.arange(total), column)
     assert np.array_equal(np.bincount(found - first, minlength=last - first), measures)
 
 
@@ -338,9 +341,9 @@ def test_measures_of_a_run_of_cells_are_found_unit_by_unit(column, data):
 def test_a_round_number_one_bit_from_the_edge_of_its_cell_goes_where_its_measure_is(bounds, rng):
     """Where cells are as fine as floats, a number may lie beside the cell with its measure."""
     grid = make_grid([bounds])
-    ends = grid._round_before(np.array([grid.first[0], grid.end[0]]), 0)
+    ends = grid.round_before(np.array([grid.first[0], grid.end[0]]), 0)
     numbers = rng.integers(*ends, 3000)
     numbers = np.append(numbers, 3_539_844_395) if bounds == (0.0, 1.0) else numbers
     cells = grid._cells_of_round(numbers, np.zeros_like(numbers))
-    assert np.all(grid._round_before(cells, 0) <= numbers)
-    assert np.all(grid._round_before(cells + 1, 0) > numbers)
+    assert np.all(grid.round_before(cells, 0) <= numbers)
+    assert np.all(grid.round_before(cells + 1, 0) > numbers)

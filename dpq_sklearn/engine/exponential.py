@@ -283,7 +283,9 @@ def draw_by_measure(start, end, grid, columns, randomness):
     """Draw a position of each range ``[start, end)`` in proportion to the grid measure."""
     per_cell = grid.positions_per_cell
     first, last = start // per_cell, (end - 1) // per_cell
-    edges = grid.measure_before(np.array((first, first + 1, last, last + 1)), columns)
+    cells = np.array((first, first + 1, last, last + 1))
+    numbers = grid.round_before(cells, columns)
+    edges = grid.measure_of(cells, numbers, columns)
     of_first, of_last = edges[1] - edges[0], edges[3] - edges[2]
     # Measures 0, 1, ... are those of the first cell, of the last one, then of all between.
     n_first = np.minimum(end, (first + 1) * per_cell) - start
@@ -297,7 +299,8 @@ def draw_by_measure(start, end, grid, columns, randomness):
     drawn -= of_last * n_last
     between = np.flatnonzero(drawn >= 0)
     if between.size:
-        cells, subs = np.divmod(drawn[between], per_cell)
-        cells = grid.cells_at(first[between] + 1, last[between], cells, columns[between])
-        positions[between] = cells * per_cell + subs
+        measures, subs = np.divmod(drawn[between], per_cell)
+        ends = *cells[1:3, between], *numbers[1:3, between]
+        found = grid.cells_at(*ends, measures, columns[between])
+        positions[between] = found * per_cell + subs
     return positions

@@ -156,32 +156,38 @@ class Grid:
         It is the number of cells, and for each power of ten the number of its multiples times
         their measure: a whole number.
         """
-        return self._measure_from_zero(cells, columns) - self._measure_before_first[columns]
+        return self.measure_of(cells, self.round_before(cells, columns), columns)
+
+    def measure_of(self, cells, numbers, columns):
+        """Return `measure_before` cells if these are the round numbers before them."""
+        return (
+            self._measure_from_zero(cells, numbers, columns) - self._measure_before_first[columns]
+        )
 
     @cached_property
     def _measure_before_first(self):
-        return self._measure_from_zero(self.first, slice(None))
+        every = slice(None)
+        return self._measure_from_zero(self.first, self.round_before(self.first, every), every)
 
-    def _measure_from_zero(self, cells, columns):
+    def _measure_from_zero(self, cells, multiples, columns):
         measure = cells.copy()
-        multiples = self._round_before(cells, columns)
         for of_multiples in self._round_measures.T:
             measure += of_multiples[columns] * multiples
             multiples = -(-multiples // 10)
         return measure
 
-    def cells_at(self, first, last, measures, columns):
+    def cells_at(self, first, last, begin, end, measures, columns):
         """Return cells in [first, last): each for as many of the measures 0, 1, ... as it has.
 
-        In an order of its own: first all cells, then the multiples of each power of ten.
+        In an order of its own: first all cells, then the multiples of each power of ten. `begin`
+        and `end` are the round numbers before the two cells.
         """
         cells = first + measures
         beyond = np.flatnonzero(cells >= last)
         if beyond.size == 0:
             return cells
         rest, columns = (cells - last)[beyond], columns[beyond]
-        begin = self._round_before(first[beyond], columns)
-        end = self._round_before(last[beyond], columns)
+        begin, end = begin[beyond], end[beyond]
         numbers = np.zeros_like(rest)
         is_found = np.zeros(rest.shape, dtype=bool)
         for power, of_multiples in enumerate(self._round_measures.T):
@@ -198,7 +204,7 @@ class Grid:
     # Round numbers are numbered: those with the most digits by 0, 1, 2, ... from zero upwards,
     # those with one digit less by multiples of 10 among these numbers, and so on.
 
-    def _round_before(self, cells, columns):
+    def round_before(self, cells, columns):
         """Return the least round number (as its number) that does not lie before each cell."""
         edges = self.lower_edges(cells, columns)
         powers = np.searchsorted(POWERS_OF_TEN, np.abs(edges), side="right") - 1 + FIRST_POWER
@@ -208,19 +214,19 @@ class Grid:
         return mantissas.astype(np.int64) + signs * decades * self._numbers_a_decade[columns]
 
     def _cells_of_round(self, numbers, columns):
-        """Return the cell of each round number, as `_round_before` has it."""
+        """Return the cell of each round number, as `round_before` has it."""
         per_decade = self._numbers_a_decade[columns]
         magnitudes = np.abs(numbers)
         decades = np.maximum(magnitudes - per_decade // 9, 0) // per_decade
         mantissas = (np.sign(numbers) * (magnitudes - decades * per_decade)).astype(np.float64)
         values = _scaled(mantissas, -self._digits_behind(decades, columns))
         cells = self.cells_of(values, columns)
-        # The product may be off by a last bit, and so by a cell.
-        while (is_above := self._round_before(cells, columns) > numbers).any():
-            cells -= is_above
-        while (is_below := self._round_before(cells + 1, columns) <= numbers).any():
-            cells += is_below
-        return cells
+        while True:  # the product may be off by a last bit, and so by a cell
+            begin, end = self.round_before(np.array((cells, cells + 1)), columns)
+            steps = (end <= numbers).astype(np.int64) - (begin > numbers)
+            if not steps.any():
+                return cells
+            cells += steps
 
     def _digits_behind(self, decades, columns):
         """Return by which power of ten the numbers of a decade become whole."""

@@ -264,7 +264,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             n_low = cautious_count(released.n_rows, released.plan.count_budget)
             draft.error_in_bins_ = errors_in_bins(released.plan, n_low)
             vars(self).update(draft._fitted())
-            text = noise_warning(released, self._count_parameter, replan)
+            error = self.error_in_bins_.mean()
+            text = noise_warning(released, n_low, error, self._count_parameter, replan)
         if text is not None:
             warn_of_noise(text)
         return self
