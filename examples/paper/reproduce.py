@@ -164,7 +164,8 @@ def draw_all(found, datasets):
 
 def write_all(rows, datasets, out, site=None):
     """Write a CSV of means for each experiment, its figures, and all tables as Markdown."""
-    out.mkdir(parents=True, exist_ok=True)
+    for folder in (out, site or out):
+        folder.mkdir(parents=True, exist_ok=True)
     found = summaries(rows)
     for name, table in found.items():
         table.to_csv(out / f"{name}.csv", index=False, float_format="%.6g")
