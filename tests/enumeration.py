@@ -182,12 +182,12 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
     rows = {}
     for level in aq_module.levels_of_columns([quantiles], [budget]):
         for row in zip(*(getattr(level, name).tolist() for name in vars(level)), strict=True):
-            rows[row[2:4]] = row
+            rows[row[4:6]] = row
 
     def visit(below, above, positions, split_ranks):
         if (below, above) not in rows:
             return None
-        _, here, _, _, neighbour, q, eps, is_leaf = rows[below, above]
+        _, eps, _, here, _, _, neighbour, q, is_leaf = rows[below, above]
         is_released = np.array((below > 0, above < last_end))
         is_open = ~is_released & (grid.is_open_low[0], grid.is_open_high[0])
         known = neighbour if neighbour >= 0 else (above if is_open[0] else below)

@@ -23,8 +23,9 @@ from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms.aq import (
     ApproximateQuantiles,
     draw_pattern,
+    eps_of_nodes,
     levels_of_columns,
-    quantile_tree,
+    quantile_nodes,
 )
 from tests.enumeration import (
     aq_distribution,
@@ -513,23 +514,22 @@ def test_batched_ratios_are_those_of_the_joint_distribution(nasty):
 @pytest.mark.parametrize("m", range(1, 40))
 @pytest.mark.parametrize("unit", ["eps", "rho"])
 def test_every_path_of_the_tree_spends_at_most_the_budget(m, unit):
-    tree = quantile_tree(np.arange(1, m + 1) / (m + 1), Budget(0.7, unit))
-
-    def paths(tree):
-        if tree is None:
-            return [[]]
-        return [[tree.eps, *rest] for child in (tree.left, tree.right) for rest in paths(child)]
-
-    spent = [sum(eps if unit == "eps" else eps**2 / 8 for eps in path) for path in paths(tree)]
+    quantiles = tuple(np.arange(1, m + 1) / (m + 1))
+    paths = {(0, m + 1): []}
+    for node, eps in zip(
+        quantile_nodes(quantiles), eps_of_nodes(quantiles, Budget(0.7, unit)), strict=True
+    ):
+        path = [*paths.pop((node.below, node.above)), eps]
+        paths[node.below, node.index] = paths[node.index, node.above] = path
+    spent = [sum(eps if unit == "eps" else eps**2 / 8 for eps in path) for path in paths.values()]
     assert 0.699 < max(spent) <= 0.7
-    assert max(map(len, paths(tree))) == m.bit_length()
+    assert max(map(len, paths.values())) == m.bit_length()
 
 
 def test_tree_of_a_power_of_two_less_one_asks_for_medians_with_equal_shares():
-    tree = quantile_tree(np.arange(1, 8) / 8, Budget(3.0, "eps"))
-    for node in (tree, tree.left, tree.right, tree.left.left, tree.right.right):
-        assert node.q == pytest.approx(0.5)
-        assert node.eps == pytest.approx(1.0, rel=1e-4)
+    quantiles = tuple(np.arange(1, 8) / 8)
+    assert [node.q for node in quantile_nodes(quantiles)] == pytest.approx([0.5] * 7)
+    assert eps_of_nodes(quantiles, Budget(3.0, "eps")) == pytest.approx([1.0] * 7, rel=1e-4)
 
 
 @pytest.mark.parametrize(("m", "n_early"), [(11, 0), (9, 2), (4, 1), (19, 4), (7, 0)])
@@ -591,7 +591,7 @@ def test_levels_have_every_quantile_once_between_those_that_are_known():
     quantiles = [np.arange(1, m + 1) / (m + 1) for m in sizes]
     for level in levels_of_columns(quantiles, [Budget(1.0, "eps"), Budget(0.5, "rho")]):
         new = set()
-        for column, index, below, above, neighbour, _, _, is_leaf in rows_of(level):
+        for column, _, _, index, below, above, neighbour, _, is_leaf in rows_of(level):
             assert below < index < above and {(column, below), (column, above)} <= known
             assert is_leaf == (above - below == 2)
             if below == 0 or above == sizes[column] + 1:

@@ -15,7 +15,7 @@ from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import SortedColumns
-from dpq_sklearn.mechanisms.aq import ApproximateQuantiles, quantile_tree
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles, eps_of_nodes, quantile_nodes
 from dpq_sklearn.planning.expected_error import planned
 from dpq_sklearn.quality import AUTO_BINS, TOO_FAR_OFF, errors_in_bins
 
@@ -70,20 +70,15 @@ def test_quantiles_that_are_not_uniform():
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 12])
-def test_recursion_equals_the_matrix_of_shares(m):
+def test_variances_equal_the_matrix_of_shares(m):
     """The same variances from every node's share in every quantile."""
     q, budget = np.arange(1, m + 1) / (m + 1), Budget(1.0, "eps")
     shares = np.zeros((m + 2, m))
-
-    def visit(tree, low, high):
-        if tree is not None:
-            shares[tree.index] = tree.q * shares[high] + (1 - tree.q) * shares[low]
-            shares[tree.index, tree.index] += np.sqrt(8) * max(tree.q, 1 - tree.q) / tree.eps
-            visit(tree.left, low, tree.index)
-            visit(tree.right, tree.index, high)
-
-    visit(quantile_tree(q, budget), m, m + 1)
-    expected = np.sqrt((shares[:m] ** 2).sum(axis=1))
+    of_column = tuple(q.tolist()), budget
+    for node, eps in zip(quantile_nodes(of_column[0]), eps_of_nodes(*of_column), strict=True):
+        shares[node.index] = node.q * shares[node.above] + (1 - node.q) * shares[node.below]
+        shares[node.index, node.index - 1] += np.sqrt(8) * max(node.q, 1 - node.q) / eps
+    expected = np.sqrt((shares[1:-1] ** 2).sum(axis=1))
     assert ApproximateQuantiles().rank_errors(q, budget) == pytest.approx(expected)
 
 

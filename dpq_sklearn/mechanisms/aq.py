@@ -6,8 +6,10 @@ nodes of a level are drawn together.
 """
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,69 +20,79 @@ from dpq_sklearn.engine.exponential import Nodes, draw
 from dpq_sklearn.mechanisms.protocol import Mechanism
 
 
-@dataclass(frozen=True)
-class QuantileNode:
-    """One estimate to come: which quantile, where between its neighbours above, with what eps."""
+class QuantileNode(NamedTuple):
+    """One estimate to come: quantile `index`, between `below` and `above`, which are known by then.
 
+    Quantiles count from 1; 0 and m + 1 are the ends of a column. The quantile is the `q`-quantile
+    of what is between its neighbours. `beyond` is a quantile known already beyond the closed end of
+    an outermost node, or -1: together they tell the scale.
+    """
+
+    depth: int
     index: int
+    below: int
+    above: int
+    beyond: int
     q: float
-    eps: float
-    left: "QuantileNode | None"
-    right: "QuantileNode | None"
+    is_leaf: bool
 
     @property
-    def is_leaf(self):
-        return self.left is None and self.right is None
+    def sensitivity(self):
+        return max(self.q, 1 - self.q)
 
 
-def quantile_tree(quantiles, budget):
-    """Return the root of the balanced tree over ascending distinct `quantiles`; public facts only.
+@lru_cache(maxsize=256)  # features mostly have equal quantiles
+def quantile_nodes(quantiles):
+    """Return the nodes of the balanced tree over ascending distinct `quantiles`, level by level."""
+    values, end = (0.0, *quantiles, 1.0), len(quantiles) + 1
+    nodes, ranges = [], [(0, 0, end, -1)]
+    for depth, below, above, beyond in ranges:  # which grow meanwhile
+        if above - below > 1:
+            index = (below + above + 1) // 2
+            q = (values[index] - values[below]) / (values[above] - values[below])
+            is_leaf = above - below == 2
+            nodes.append(QuantileNode(depth, index, below, above, beyond, q, is_leaf))
+            ranges.append((depth + 1, below, index, -1 if above == end else above))
+            ranges.append((depth + 1, index, above, -1 if below == 0 else below))
+    return tuple(nodes)
+
+
+@lru_cache(maxsize=256)
+def eps_of_nodes(quantiles, budget):
+    """Return the eps of each of the `quantile_nodes`; public facts only.
 
     A node spends a part of what its path has left and hands the rest to *each* child, so that a
     shallow branch does not waste the share of a deep one. The part is the node's sensitivity
     beside the sum of sensitivities on an average path below: 1 / levels where all ask for medians.
     With a budget of draws the eps are those of `draw_pattern`.
     """
-    return _quantile_tree(tuple(map(float, quantiles)), budget)
-
-
-@lru_cache(maxsize=256)  # features with equal shares have equal trees
-def _quantile_tree(quantiles, budget):
-    def split(first, last, q_below, q_above):
-        middle = (first + last) // 2
-        return middle, (quantiles[middle] - q_below) / (q_above - q_below)
-
-    @cache
-    def need(first, last, q_below, q_above):
-        """The sensitivities on the way down, averaged over the quantiles."""
-        if first == last:
-            return 0.0
-        middle, q = split(first, last, q_below, q_above)
-        below = (middle - first) * need(first, middle, q_below, quantiles[middle])
-        above = (last - middle - 1) * need(middle + 1, last, quantiles[middle], q_above)
-        return max(q, 1 - q) + (below + above) / max(last - first - 1, 1)
-
-    def subtree(first, last, q_below, q_above, budget, depth):
-        if first == last:
-            return None
-        middle, q = split(first, last, q_below, q_above)
-        if budget.unit == "draw":
-            levels, instead = draw_pattern(quantiles)
-            is_early_leaf = last - first == 1 and depth == len(levels) - 2
-            eps, rest = budget.amount * (instead if is_early_leaf else levels[depth]), budget
-        else:
-            share = max(q, 1 - q) / need(first, last, q_below, q_above)
-            eps = budget.part(share).exponential_eps()
-            rest = budget.part(1 - share) if last - first > 1 else budget
-        return QuantileNode(
-            index=middle,
-            q=q,
-            eps=eps,
-            left=subtree(first, middle, q_below, quantiles[middle], rest, depth + 1),
-            right=subtree(middle + 1, last, quantiles[middle], q_above, rest, depth + 1),
+    nodes, budget = quantile_nodes(quantiles), budget.before_rounding(len(quantiles))
+    if budget.unit == "draw":
+        levels, of_early_leaves = draw_pattern(quantiles)
+        shares = (
+            of_early_leaves if is_early_leaf(node, len(levels)) else levels[node.depth]
+            for node in nodes
         )
+        return tuple(budget.amount * share for share in shares)
+    needs = defaultdict(float)  # of ranges: sensitivities on the way down, averaged over quantiles
+    for node in reversed(nodes):
+        of_left = (node.index - node.below - 1) * needs[node.below, node.index]
+        of_right = (node.above - node.index - 1) * needs[node.index, node.above]
+        n_below = max(node.above - node.below - 2, 1)
+        needs[node.below, node.above] = node.sensitivity + (of_left + of_right) / n_below
+    eps, left = [], {(0, len(quantiles) + 1): budget}
+    for node in nodes:
+        share = node.sensitivity / needs[node.below, node.above]
+        eps.append(left[node.below, node.above].part(share).exponential_eps())
+        if not node.is_leaf:
+            rest = left[node.below, node.above].part(1 - share)
+            left[node.below, node.index] = left[node.index, node.above] = rest
+    return tuple(eps)
 
-    return subtree(0, len(quantiles), 0.0, 1.0, budget.before_rounding(len(quantiles)), 0)
+
+def is_early_leaf(node, n_levels):
+    """Return whether a node is a leaf in the last level but one."""
+    return node.is_leaf and node.depth == n_levels - 2
 
 
 @lru_cache(maxsize=256)
@@ -95,23 +107,11 @@ def draw_pattern(quantiles):
     is proportional to A, what the level adds to all variances at eps = 1. So it is for the two
     levels of a fork among each other, and together they act like one level.
     """
-    n_levels = len(quantiles).bit_length()
-    unit = np.eye(n_levels + 1)  # the last one is for early leaves
-
-    def variances(first, last, q_below, q_above, of_low, of_high, of_both, depth):
-        """Return the sum of variances in this subtree, as shares of the levels."""
-        if first == last:
-            return np.zeros(n_levels + 1)
-        middle = (first + last) // 2
-        q = (quantiles[middle] - q_below) / (q_above - q_below)
-        own = unit[-1] if last - first == 1 and depth == n_levels - 2 else unit[depth]
-        here, of_left, of_right = _variance(q, own, of_low, of_high, of_both)
-        left = first, middle, q_below, quantiles[middle], of_low, here, of_left
-        right = middle + 1, last, quantiles[middle], q_above, here, of_high, of_right
-        return here + variances(*left, depth + 1) + variances(*right, depth + 1)
-
-    nothing = np.zeros(n_levels + 1)
-    *levels, early = variances(0, len(quantiles), 0.0, 1.0, nothing, nothing, nothing, 0)
+    nodes = quantile_nodes(quantiles)
+    n_levels = nodes[-1].depth + 1
+    shares = np.eye(n_levels + 1)  # the last one is that of early leaves
+    own = [shares[-1 if is_early_leaf(node, n_levels) else node.depth] for node in nodes]
+    *levels, early = sum(rank_variances(nodes, own))
     squares, instead = np.sqrt(levels), 0.0
     if early > 0:
         both = squares[-2:].sum()
@@ -121,53 +121,42 @@ def draw_pattern(quantiles):
     return tuple(np.sqrt(squares / least).tolist()), math.sqrt(instead / least)
 
 
-def _variance(q, own, of_low, of_high, of_both):
-    """Return the variance of a node's rank, and its covariances with the lower and the upper end.
+def rank_variances(nodes, own):
+    """Return the variances of the ranks of all quantiles, if ``own[i]`` is 1 / eps^2 of node i.
 
-    A node's own error is two-sided exponential, with variance 2 / eta^2; `own` is 1 / eps^2. To it
-    comes the error of its target: q of that of its upper end and 1 - q of that of its lower end.
+    A node's own error is two-sided exponential, with variance 2 / eta^2. To it comes the error of
+    its target: q of that of its upper end and 1 - q of that of its lower end. So the variances of
+    the two ends and their covariance are all that a node needs to know.
     """
-    here = 8 * max(q, 1 - q) ** 2 * own
-    here = here + q**2 * of_high + (1 - q) ** 2 * of_low + 2 * q * (1 - q) * of_both
-    return here, q * of_both + (1 - q) * of_low, q * of_high + (1 - q) * of_both
+    end = len(nodes) + 1
+    variances, covariances = {0: 0.0, end: 0.0}, {(0, end): 0.0}
+    for (_, index, below, above, _, q, _), of_node in zip(nodes, own, strict=True):
+        of_low, of_high = variances[below], variances[above]
+        of_both = covariances[below, above]
+        here = 8 * max(q, 1 - q) ** 2 * of_node
+        here = here + q**2 * of_high + (1 - q) ** 2 * of_low + 2 * q * (1 - q) * of_both
+        variances[index] = here
+        covariances[below, index] = q * of_both + (1 - q) * of_low
+        covariances[index, above] = q * of_high + (1 - q) * of_both
+    return [variances[index] for index in range(1, end)]
 
 
 @dataclass(frozen=True)
 class Level:
     """The nodes of one level of the trees of all columns, which are drawn together.
 
-    Quantiles count from 1; 0 and m + 1 are the ends of a column. `neighbour` is a quantile known
-    already beyond the closed end of an outermost node, or -1: together they tell the scale.
+    Arrays of the fields of `QuantileNode`, the column of each node and its eps.
     """
 
     column: np.ndarray
+    eps: np.ndarray
+    depth: np.ndarray
     index: np.ndarray
     below: np.ndarray
     above: np.ndarray
-    neighbour: np.ndarray
+    beyond: np.ndarray
     q: np.ndarray
-    eps: np.ndarray
     is_leaf: np.ndarray
-
-
-@lru_cache(maxsize=256)
-def _tree_levels(quantiles, budget):
-    """Return the levels of one column's tree from the root down, each an array of nodes."""
-    levels, ends = [], (0, len(quantiles) + 1)
-    nodes = [(_quantile_tree(quantiles, budget), *ends, -1)]
-    while nodes:
-        rows = [
-            (tree.index + 1, below, above, neighbour, tree.q, tree.eps, tree.is_leaf)
-            for tree, below, above, neighbour in nodes
-        ]
-        levels.append([np.array(column) for column in zip(*rows, strict=True)])
-        children = []
-        for tree, below, above, _ in nodes:
-            here = tree.index + 1
-            children.append((tree.left, below, here, -1 if above in ends else above))
-            children.append((tree.right, here, above, -1 if below in ends else below))
-        nodes = [child for child in children if child[0] is not None]
-    return levels
 
 
 def levels_of_columns(quantiles, budgets):
@@ -177,15 +166,14 @@ def levels_of_columns(quantiles, budgets):
 
 @lru_cache(maxsize=32)
 def _levels_of_columns(quantiles, budgets):
-    levels = []
-    trees = [_tree_levels(q, budget) for q, budget in zip(quantiles, budgets, strict=True)]
-    for depth in range(max(map(len, trees))):
-        rows = [(column, tree[depth]) for column, tree in enumerate(trees) if len(tree) > depth]
-        columns = np.repeat([column for column, _ in rows], [row[0].size for _, row in rows])
-        levels.append(
-            Level(columns, *map(np.concatenate, zip(*(row for _, row in rows), strict=True)))
-        )
-    return levels
+    rows = [
+        (column, eps, *node)
+        for column, of_column in enumerate(zip(quantiles, budgets, strict=True))
+        for node, eps in zip(quantile_nodes(of_column[0]), eps_of_nodes(*of_column), strict=True)
+    ]
+    fields = Level(*map(np.array, zip(*rows, strict=True)))
+    in_levels = [fields.depth == depth for depth in range(fields.depth.max() + 1)]
+    return [Level(*(field[rows] for field in vars(fields).values())) for rows in in_levels]
 
 
 class ApproximateQuantiles(Mechanism):
@@ -219,7 +207,7 @@ class ApproximateQuantiles(Mechanism):
             is_released = np.array((below > 0, above <= n_quantiles[column]))
             is_open = ~is_released & (grid.is_open_low[column], grid.is_open_high[column])
             closed_end = np.where(is_open[0], above, below)
-            known = np.where(level.neighbour >= 0, level.neighbour, closed_end)
+            known = np.where(level.beyond >= 0, level.beyond, closed_end)
             cells = np.array((lo, hi, positions[column, known])) // per_cell
             measure = step_measure(grid, column, *cells, is_open, is_released)
             lo_rank, hi_rank = split_ranks[column, below], split_ranks[column, above]
@@ -233,15 +221,12 @@ class ApproximateQuantiles(Mechanism):
 
     def cost(self, quantiles, budget):
         """Return what `release` costs: that of the most expensive path."""
-
-        def worst_path(tree, power):
-            if tree is None:
-                return 0.0, []
-            total, path = max(worst_path(tree.left, power), worst_path(tree.right, power))
-            return total + tree.eps**power, [tree.eps, *path]
-
-        tree = quantile_tree(quantiles, budget)
-        costs = [exponential_cost(worst_path(tree, power)[1], len(quantiles)) for power in (1, 2)]
+        paths = {(0, len(quantiles) + 1): []}
+        for node, eps in zip(*_nodes_and_eps(quantiles, budget), strict=True):
+            path = [*paths[node.below, node.above], eps]
+            paths[node.below, node.index] = paths[node.index, node.above] = path
+        dearest = (max(paths.values(), key=lambda path: sum(e**k for e in path)) for k in (1, 2))
+        costs = [exponential_cost(path, len(quantiles)) for path in dearest]
         return Cost(costs[0].eps, costs[1].rho)
 
     def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
@@ -263,20 +248,10 @@ class ApproximateQuantiles(Mechanism):
         return tuple(Budget(scale * weight, "draw") for weight in weights)
 
     def rank_errors(self, quantiles, budget):
-        """Return the standard deviation of the rank of each quantile, for untied data.
+        nodes, eps = _nodes_and_eps(quantiles, budget)
+        return np.sqrt(rank_variances(nodes, [1 / of_node**2 for of_node in eps]))
 
-        The variances of the two ends and their covariance are all that a node needs to know.
-        """
-        variances = np.empty(len(quantiles))
 
-        def visit(tree, of_low, of_high, of_both):
-            if tree is None:
-                return
-            own = 1 / tree.eps**2
-            here, of_left, of_right = _variance(tree.q, own, of_low, of_high, of_both)
-            variances[tree.index] = here
-            visit(tree.left, of_low, here, of_left)
-            visit(tree.right, here, of_high, of_right)
-
-        visit(quantile_tree(quantiles, budget), 0.0, 0.0, 0.0)
-        return np.sqrt(variances)
+def _nodes_and_eps(quantiles, budget):
+    quantiles = tuple(map(float, quantiles))
+    return quantile_nodes(quantiles), eps_of_nodes(quantiles, budget)

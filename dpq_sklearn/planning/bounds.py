@@ -6,7 +6,7 @@ from dpq_sklearn.checks import checked_positive, shown
 from dpq_sklearn.engine.base_measure import PLAIN_SHARES
 from dpq_sklearn.engine.exponential import FLOOR
 from dpq_sklearn.engine.grid import MOST_MEASURE
-from dpq_sklearn.mechanisms.aq import quantile_tree
+from dpq_sklearn.mechanisms.aq import eps_of_nodes, quantile_nodes
 from dpq_sklearn.planning.expected_error import planned
 
 
@@ -64,18 +64,15 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
     if not 0 < beta < 1:
         raise ValueError(f"beta must be a number in (0, 1), got {shown(beta)}.")
     plan = planned(quantiles, n_features, "aq", eps, delta, rho)
-    tree = quantile_tree(plan.quantiles[0], plan.budgets[0])
+    of_column = plan.quantiles[0], plan.budgets[0]
     psi = MOST_MEASURE / PLAIN_SHARES.min() if psi is None else checked_positive(psi, "psi")
     # The probability of a position out of bounds, less what all of them have.
     chance = beta / len(plan.quantiles[0]) / psi - FLOOR
     nats = -math.log(chance) if chance > 0 else math.inf
 
-    def worst(tree, below, above):
-        """Return the largest error in this subtree, given those at the ends of its range."""
-        if tree is None:
-            return 0.0
-        q = tree.q
-        here = (1 - q) * below + q * above + 2 * max(q, 1 - q) * nats / tree.eps
-        return max(here, worst(tree.left, below, here), worst(tree.right, here, above))
-
-    return worst(tree, 0.0, 0.0)
+    nodes, eps_of_each = quantile_nodes(plan.quantiles[0]), eps_of_nodes(*of_column)
+    errors = {0: 0.0, len(nodes) + 1: 0.0}  # none at the ends of the column
+    for node, of_node in zip(nodes, eps_of_each, strict=True):
+        of_target = (1 - node.q) * errors[node.below] + node.q * errors[node.above]
+        errors[node.index] = of_target + 2 * node.sensitivity * nats / of_node
+    return max(errors.values())
