@@ -48,7 +48,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     A subclass says how many bins the quantiles are to make (`_bins_of_features`), what it makes of
     them (`_set_quantiles`, `_private_edges`), how it transforms rows (`_transform_rows`,
     `_inverse_transform_rows`), and what its like in scikit-learn is (`_plain`). Its docstring gets
-    the parameters that all transformers have:
+    the parameters and attributes that all transformers have:
 
     Parameters
     ----------
@@ -73,13 +73,26 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         None for real data: anyone who knows a seed can remove the noise.
     ledger : PrivacyLedger, path or None, default=None
         Where each fit is charged before `X` is read; one beyond the budget raises.
+
+    Attributes
+    ----------
+    n_rows_ : int
+        The number of rows, or of people with `groups`, released with noise.
+    error_in_bins_ : ndarray of shape (n_features,)
+        The expected error of an edge of each feature, in bins; see :meth:`quality_report`.
+    privacy_ : PrivacyLoss
+        What the fit cost.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
+        Number and names of the features seen during `fit`; names only if all are strings.
     """
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         if cls.__doc__:  # else it is a user's subclass, or Python runs without docstrings
-            shared = getdoc(PrivateQuantileTransformer).partition("----------\n")[2]
-            cls.__doc__ = getdoc(cls).replace("{shared parameters}", shared)
+            _, parameters, attributes = getdoc(PrivateQuantileTransformer).split("----------\n")
+            parameters = parameters.removesuffix("\nAttributes\n").rstrip()
+            text = getdoc(cls).replace("{shared parameters}", parameters)
+            cls.__doc__ = text.replace("{shared attributes}", attributes)
 
     _parameter_constraints: dict = {  # noqa: RUF012
         "eps": [Interval(Real, 0, None, closed="neither"), None],

@@ -38,14 +38,11 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         The private edges of each feature; equal ones make an empty bin. The outermost two, which
         play no role in `transform`, are the bounds or, without bounds, a bin's width away.
     n_bins_ : ndarray of shape (n_features,)
-        The number of bins of each feature, always what was asked for.
-    privacy_ : PrivacyLoss
-        What the fit cost.
+        The number of bins of each feature: what was asked for, or what "auto" chose.
     rank_error_ : ndarray of shape (n_features,) of arrays
         The standard deviation of the number of rows below each edge, from public facts (NaN for
         ``mechanism="agg_tree"``).
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
-        Number and names of the features seen during `fit`; names only if all are strings.
+    {shared attributes}
 
     Notes
     -----

@@ -46,13 +46,10 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         to. Beyond the outermost private quantiles it has exponential tails, cut off by bounds.
     references_ : ndarray of shape (n_knots,)
         The share of the data below each knot, from 0 to 1.
-    privacy_ : PrivacyLoss
-        What the fit cost.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
-        Number and names of the features seen during `fit`; names only if all are strings.
     rank_error_ : ndarray of shape (n_quantiles, n_features)
         The standard deviation of the number of rows below each quantile, from public facts (NaN
         for ``mechanism="agg_tree"``).
+    {shared attributes}
 
     Notes
     -----
