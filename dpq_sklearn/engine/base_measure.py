@@ -102,7 +102,7 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
     cells = grid.cells_of(np.concatenate((shaped, octaves, landmarks), axis=1), columns[:, None])
     points = np.concatenate((cells[:, -_LANDMARKS.size :], lo[:, None], hi[:, None]), axis=1)
     ends = cells[:, : -_LANDMARKS.size], points, points + 1, lo[:, None], hi[:, None] + 1
-    cuts = np.clip(np.concatenate(ends, axis=1), lo[:, None], hi[:, None] + 1)
+    cuts = np.maximum(np.minimum(np.concatenate(ends, axis=1), hi[:, None] + 1), lo[:, None])
     before = grid.measure_before(cuts, columns[:, None])
 
     point_masses = _point_masses(kinds, is_open, is_released, is_integer[:2])
@@ -114,15 +114,16 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
     of_octaves = before[:, n_shaped:n_both]
     steps[:, n_shaped:n_both] = _steps(of_octaves, _OCTAVE_GROUP_MASSES, rest * octave_share)
 
-    order = np.argsort(cuts, axis=1, kind="stable")
+    order = cuts.argsort(axis=1, kind="stable")
     begin, end = (before[:, n_both + k * points.shape[1] :][:, : points.shape[1]] for k in (0, 1))
-    cuts, before, steps = (np.take_along_axis(a, order, axis=1) for a in (cuts, before, steps))
-    densities = np.maximum(np.cumsum(steps, axis=1)[:, :-1], 0.0)
+    each = np.arange(lo.size)[:, None]
+    cuts, before, steps = cuts[each, order], before[each, order], steps[each, order]
+    densities = np.maximum(steps.cumsum(axis=1)[:, :-1], 0.0)
     for point, density in zip(points.T, (point_masses / np.maximum(end - begin, 1)).T, strict=True):
         densities += np.where(cuts[:, :-1] == point[:, None], density[:, None], 0.0)
     plain = PLAIN_SHARES[kinds][:, None]
     densities = (1 - plain) * densities + plain / (before[:, -1:] - before[:, :1])
-    densities /= (densities * np.diff(before, axis=1)).sum(axis=1, keepdims=True)
+    densities /= (densities * (before[:, 1:] - before[:, :-1])).sum(axis=1, keepdims=True)
     return StepMeasure(cuts, before, densities)
 
 
@@ -161,7 +162,7 @@ def _rings_or_parts(kinds, is_open_lo, low, high, beyond):
     mass_up_to[rows] = np.clip(share, 0.0, 1.0)
     values.sort(axis=1)
     mass_up_to.sort(axis=1)  # it ascends with the value
-    return values, np.diff(mass_up_to, axis=1)
+    return values, mass_up_to[:, 1:] - mass_up_to[:, :-1]
 
 
 def _point_masses(kinds, is_open, is_released, is_integer):
@@ -180,9 +181,12 @@ def _steps(before, masses, share):
 
     `masses` are shared by the segments that have cells, together `share`.
     """
-    measures = np.diff(before, axis=1)
+    measures = before[:, 1:] - before[:, :-1]
     masses = np.where(measures > 0, masses, 0.0)
     total = masses.sum(axis=1)
     masses = masses * (share / np.where(total > 0, total, 1.0))[:, None]
     densities = masses / np.where(measures > 0, measures, 1)
-    return np.diff(densities, axis=1, prepend=0.0, append=0.0)
+    steps = np.zeros(before.shape)
+    steps[:, :-1] = densities
+    steps[:, 1:] -= densities
+    return steps

@@ -30,7 +30,7 @@ FLOOR = 2.0**-FLOOR_BITS
 # Ranks are looked up this far from the target, in multiples of 1 / eta: densely near the target,
 # where most places are drawn, so that most of them are kept. The gaps further away are such that
 # no data make very many rounds; beyond 36, all places together weigh less than the target's.
-_AHEAD = np.array([0.25, 0.6, 1, 1.6, 2.4, 3.6, 5.5, 8, 12, 16, 20, 25, 30, 36])
+_AHEAD = np.array([0.3, 0.8, 1.4, 2.2, 3.5, 5.5, 8.5, 12, 16, 20, 25, 30, 36])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 # How many weights make a block of a race, and how many nodes are drawn at once: what they look at
 # stays in the cache.
@@ -182,24 +182,24 @@ def node_runs(ranks, nodes, scores):
     nearest = scores.of_interval(cut_ranks[:, :-1], cut_ranks[:, 1:])
     before = _measure_before(ranks.grid, cuts, nodes.column[:, None])
     n_cuts = cuts.shape[1]
-    # A node may begin or end inside a cell, its segments do not.
-    of_segments = np.clip(per_cell * measure.cuts[:, 1:-1], cuts[:, :1], cuts[:, -1:])
-    cuts = np.concatenate((cuts, of_segments), axis=1)
-    of_segments = np.clip(per_cell * measure.before[:, 1:-1], before[:, :1], before[:, -1:])
-    before = np.concatenate((before, of_segments), axis=1)
-    order = np.argsort(cuts, axis=1, kind="stable")
-    cuts, before = (
-        np.take_along_axis(cuts, order, axis=1),
-        np.take_along_axis(before, order, axis=1),
-    )
+    # A node may begin or end inside a cell, its segments do not: they are cut off.
+    cuts = _with_segments(cuts, per_cell * measure.cuts[:, 1:-1])
+    before = _with_segments(before, per_cell * measure.before[:, 1:-1])
+    order, each = cuts.argsort(axis=1, kind="stable"), np.arange(len(cuts))[:, None]
+    cuts, before = cuts[each, order], before[each, order]
     # How many cuts of either kind lie at or before a run's start tells its bound and its density.
     is_look_up = order < n_cuts
-    n_before = np.cumsum(is_look_up, axis=1)[:, :-1]
-    nearest = np.take_along_axis(nearest, np.minimum(n_before - 1, n_cuts - 2), axis=1)
-    segments = np.arange(1, order.shape[1]) - n_before
-    densities = np.take_along_axis(measure.densities, segments, axis=1)
-    weights = np.diff(before, axis=1) * densities * (np.exp(-nearest) + FLOOR)
-    return Runs(cuts, nearest, weights)
+    n_before = is_look_up.cumsum(axis=1)[:, :-1]
+    nearest = nearest[each, np.minimum(n_before - 1, n_cuts - 2)]
+    densities = measure.densities[each, np.arange(1, order.shape[1]) - n_before]
+    measures = before[:, 1:] - before[:, :-1]
+    return Runs(cuts, nearest, measures * densities * (np.exp(-nearest) + FLOOR))
+
+
+def _with_segments(of_look_ups, of_segments):
+    first, last = of_look_ups[:, :1], of_look_ups[:, -1:]
+    inside = np.maximum(np.minimum(of_segments, last), first)
+    return np.concatenate((of_look_ups, inside), axis=1)
 
 
 def _cuts_of_look_ups(ranks, nodes, scores):

@@ -71,7 +71,7 @@ class SortedColumns:
 
     def _records_of_cells(self, columns, cells):
         two = np.array((cells, cells + 1))
-        return self._records_before(np.broadcast_to(columns, two.shape), two)
+        return self._records_before(np.array((columns, columns)), two)
 
     def _records_before(self, columns, cells):
         """Return how many records lie in the cells before each of the given ones."""
