@@ -66,6 +66,7 @@ def test_budgets_that_would_make_joint_exp_slow_are_left_to_aq():
     assert chosen(4, Budget(0.03, "eps")) is JointExponential
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", ERROR_BUDGETS, ids=str)
 @pytest.mark.parametrize("m", [2, 4, 7])
 def test_rank_errors_of_aq_are_those_of_plentiful_data(m, budget):

@@ -59,6 +59,7 @@ def assert_unfitted(transformer):
         check_is_fitted(transformer)
 
 
+@pytest.mark.slow
 @each_transformer
 @pytest.mark.parametrize("mechanism", sorted(MECHANISMS))
 @pytest.mark.parametrize("resolution", [40, 24, 10])
@@ -71,6 +72,7 @@ def test_batches_give_what_the_whole_gives(Transformer, mechanism, resolution, X
     assert state(clone(transformer).fit_batches([X[::-1]])) == whole
 
 
+@pytest.mark.slow
 @each_transformer
 @settings(max_examples=30, deadline=None)
 @given(cuts=st.lists(st.integers(0, 300), max_size=8), seed=st.integers(0, 2**32 - 1))
@@ -332,6 +334,7 @@ def test_n_jobs_is_read_as_joblib_reads_it():
         assert in_threads(lambda argument: os.getpid(), [1, 2], None) == [os.getpid()] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks_of", [blocks_of_rows, blocks_of_columns])
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
 @pytest.mark.parametrize("n", [0, 1, 7, 100, 10**6])
@@ -353,6 +356,7 @@ def test_many_features_in_one_fit(rng):
     assert fitted.bin_edges_.shape == (1000,)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows():
     """Three million continuous rows at 16 bits: far less memory than the rows would take."""
     code = """

@@ -224,6 +224,7 @@ def placements(k, n_bins, parts):
     return changes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 @each_price
 def test_every_placement_of_the_rows_of_a_person_costs_at_most_the_price(k, price):
@@ -328,6 +329,7 @@ NEIGHBOURS = {
 }
 
 
+@pytest.mark.slow
 @each_price
 @pytest.mark.parametrize("quantiles", [[0.5], [0.25, 0.75]], ids=["median", "two"])
 @pytest.mark.parametrize("neighbours", NEIGHBOURS.values(), ids=NEIGHBOURS)

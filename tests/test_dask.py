@@ -32,6 +32,7 @@ TRANSFORMERS = {
 each_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS.values(), ids=TRANSFORMERS)
 # Whatever dask deprecates inside itself is not the business of these tests.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning:(dask|distributed|tornado)"),
     pytest.mark.filterwarnings("ignore::FutureWarning:(dask|distributed|tornado)"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

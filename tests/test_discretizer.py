@@ -43,6 +43,7 @@ def test_without_noise_it_bins_as_sklearn_does(column, n_bins, bounds, rng):
     assert differ.sum() <= 2 * n_bins  # rows right at an edge
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encode", ["onehot", "onehot-dense", "ordinal"])
 @pytest.mark.parametrize("n_bins", [4, 100, [2, 3, 70]])
 @pytest.mark.parametrize("dtype", [None, np.float32, np.float64])

@@ -481,6 +481,7 @@ def labelled(rng):
     return X, (X[:, 0] + X[:, 1] > 0).astype(int)
 
 
+@pytest.mark.slow
 def test_pipeline_and_grid_search_over_eps(labelled):
     X, y = labelled
     pipeline = Pipeline([("dpq", DPKBinsDiscretizer(eps=1)), ("clf", LogisticRegression())])

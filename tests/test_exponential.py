@@ -181,6 +181,7 @@ def test_eta_is_eps_over_twice_the_sensitivity(eps, q, expected):
     assert eta == 96 * math.log(2) if expected is None else of_record == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_leaf", [False, True], ids=["position", "cell"])
 @pytest.mark.parametrize("look_ups", ["as it is", "sparse", "target only"])
 @pytest.mark.parametrize("grid", [tiny_grid(8, 2), lumpy_grid(2, 8)], ids=["even", "lumpy"])

@@ -18,6 +18,7 @@ import pytest
 
 from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning, dp_quantiles
 
+pytestmark = pytest.mark.slow
 DAY = datetime.datetime(2020, 2, 29, 23, 59)
 INFINITE = [0.0, -0.0, 31337.5, np.nan, np.inf, -np.inf]
 TEXT = ["123-45-6789", "2.0", "", "nan"]

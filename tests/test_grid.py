@@ -322,6 +322,7 @@ def test_measures_of_a_whole_grid_are_found_unit_by_unit(resolution, column):
     assert np.array_equal(np.bincount(found - first, minlength=last - first), measures)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @with_column
 @given(data=st.data())

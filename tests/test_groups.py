@@ -388,6 +388,7 @@ def test_people_cost_what_rows_cost():
         assert fits[0].delta == fits[1].delta and fits[0].pure_eps == fits[1].pure_eps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_independent_draws_see_one_record_wherever_the_rows_of_a_person_are(k):
     """With any base measure: the scores of all cells move by eps / 2 at most, up or down."""
@@ -466,6 +467,7 @@ def test_weights_are_summarized_as_a_sum_over_rows_would_be(rng):
 # The same people, the same numbers
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("mechanism", TAKING_WEIGHTS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -501,6 +503,7 @@ def test_values_and_stand_ins_of_people_with_one_row_each(mechanism, rng):
     assert counts[0] == counts[1]
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("mechanism", TAKING_WEIGHTS[:3])
 @pytest.mark.parametrize("k", [2, 3, 7, 600])

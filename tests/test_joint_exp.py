@@ -175,6 +175,7 @@ def test_windows_cut_records_off_in_the_test_above():
     assert weights.floors[0] - half > 0 and weights.floors[-1] + half < 1800
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantiles", QUANTILES.values(), ids=QUANTILES)
 @pytest.mark.parametrize(
     "budget", [Budget(0.3, "eps"), Budget(3.0, "eps"), Budget(0.5, "rho")], ids=str

@@ -65,6 +65,7 @@ def create_and_charge(path, barrier, results):
     results.put(ledger)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repetition", range(5))
 def test_processes_that_create_one_ledger_at_once_share_it(processes, tmp_path, repetition):
     path = str(tmp_path / "budget.sqlite")

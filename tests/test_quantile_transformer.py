@@ -219,6 +219,7 @@ def test_skops_loads_the_exported_object_without_trusting_new_types(rng, tmp_pat
     assert skops_io.get_untrusted_types(file=tmp_path / "cdf.skops") == []
 
 
+@pytest.mark.slow
 def test_onnx_converts_the_exported_object(rng):
     skl2onnx = pytest.importorskip("skl2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")

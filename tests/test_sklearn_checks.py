@@ -62,6 +62,7 @@ def test_the_checks_are_many_and_none_is_skipped():
 
 
 # The set_output checks mix DataFrames and arrays on purpose.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names")
 @pytest.mark.parametrize("name", EXTRA_CHECKS)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
