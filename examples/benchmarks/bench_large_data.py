@@ -104,7 +104,7 @@ class WatchedPool(ThreadPoolExecutor):
         self._began[threading.get_native_id()] = seconds_without_core()
 
     def __exit__(self, *exception):
-        waits = [seconds_without_core(i) - before for i, before in self._began.items()]
+        waits = [seconds_without_core(i) - before for i, before in list(self._began.items())]
         WatchedPool.waited += min(waits)  # the least, so as not to flatter
         return super().__exit__(*exception)
 
