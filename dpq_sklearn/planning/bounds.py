@@ -19,13 +19,8 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
 
     Parameters
     ----------
-    quantiles : int or array-like of float
-        The number of bins, for the quantiles i / n_bins between them, or the quantiles themselves,
-        ascending.
-    eps, delta, rho
-        The budget of the whole fit, as in :func:`dp_quantiles`.
-    n_features : int, default=1
-        How many features share the budget.
+    quantiles, eps, delta, rho, n_features
+        What is released, and the budget of the whole fit, as in :func:`expected_rank_error`.
     beta : float, default=0.05
         Probability with which the bound may fail, in (0, 1).
     psi : float or None, default=None
