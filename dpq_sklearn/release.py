@@ -162,7 +162,7 @@ def _plan(
     neighbours,
     adds_up,
 ):
-    accounts = _accounts(shares, eps, delta, rho, with_count)
+    accounts = _accounts(shares, eps, delta, rho, with_count, count_decides)
     if delta > 0 and not adds_up:
         count = accounts[0].count_budget
         count_eps = 0.0 if count is None else count.amount
@@ -206,7 +206,7 @@ def _rank_errors_of(mechanism, quantiles, budget):
     return mechanism.rank_errors(quantiles, budget)
 
 
-def _accounts(shares, eps, delta, rho, with_count):
+def _accounts(shares, eps, delta, rho, with_count, count_decides):
     """Return sums that satisfy a request for eps, (eps, delta) or rho, each on its own."""
     if rho is not None:
         count = Budget(COUNT_SHARE * rho, "rho") if with_count else None
@@ -216,7 +216,11 @@ def _accounts(shares, eps, delta, rho, with_count):
     eps_left = eps - (count.amount if with_count else 0.0)
     accounts = [Account(_shared(Budget(eps_left, "eps"), shares), count, 0.0, "sum of eps")]
     if delta > 0:
-        rho = rho_of_approximate_dp(eps, delta) - (rho_of_pure(count.amount) if with_count else 0.0)
+        if count_decides:
+            rho = rho_of_approximate_dp(eps_left, delta)
+        else:
+            of_count = rho_of_pure(count.amount) if with_count else 0.0
+            rho = rho_of_approximate_dp(eps, delta) - of_count
         if rho > 0:
             accounts.append(Account(_shared(Budget(rho, "rho"), shares), count, delta, "zCDP"))
     return accounts

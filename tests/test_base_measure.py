@@ -6,8 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.base_measure import PLAIN_SHARES, step_measure
 from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.engine.random import make_randomness
+from dpq_sklearn.engine.ranks import SortedColumns
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 
 INF = np.inf
 BOUNDS = [
@@ -166,6 +170,23 @@ def test_nodes_of_one_cell_or_two_have_a_measure_too(column):
     np.testing.assert_allclose(masses_of(measure).sum(axis=1), 1.0, rtol=1e-12)
     is_there = np.diff(measure.cuts, axis=1) > 0
     assert np.all(measure.densities[is_there] > 0)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [(-1e-310, np.inf), (-5e-324, np.inf), (-5e-324, 5e-324), (-5e-324, 0.0), (0.0, 1e-310)],
+)
+def test_releases_between_the_smallest_floats_are_ascending_and_in_the_grid(bounds, rng):
+    grid = make_grid([bounds])
+    values = np.sort(rng.normal(size=(1, 20)), axis=1)
+    for seed in range(10):
+        (cells,) = ApproximateQuantiles().release(
+            SortedColumns(values, grid),
+            [(0.25, 0.5, 0.75)],
+            [Budget(1.0, "eps")],
+            make_randomness(seed),
+        )
+        assert np.all(np.diff(cells) >= 0) and grid.first[0] <= cells[0] and cells[-1] < grid.end[0]
 
 
 def test_bounds_at_the_ends_of_the_floats_have_finite_densities():

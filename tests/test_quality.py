@@ -28,6 +28,7 @@ from dpq_sklearn import (
     plan_search,
     suggest_n_bins,
 )
+from dpq_sklearn.accounting.conversions import eps_of_zcdp
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.quality import (
@@ -227,6 +228,18 @@ def test_the_price_of_auto_is_that_of_the_most_expensive_number_of_bins(request_
         # With a fixed number, the count is composed with the quantiles, which get more then.
         most = max(getattr(loss, part) for loss in fixed)
         assert price == most or (part in ("rho", "pure_eps") and 0.9 * most < price < most)
+
+
+def test_every_plan_that_the_count_may_choose_keeps_within_what_the_count_leaves():
+    """Also if one of them is accounted for by zCDP and another one by optimal composition."""
+    request = {"eps": 1.0, "delta": 1e-6, "rho": None, "bounds": [(-np.inf, np.inf)] * 10}
+    quantiles = [[tuple(np.arange(1, n) / n)] * 10 for n in (4, 8)]
+    auto = plan_automatically(quantiles, adds_up=True, **request)
+    left = request["eps"] - auto.count_budget.amount
+    for plan in (auto, *auto.finer_plans):
+        assert plan.loss.account == "zCDP"
+        rho = sum(plan.mechanism.cost(*pair).rho for pair in zip(plan.quantiles, plan.budgets))  # noqa: B905
+        assert 0.99 * left < eps_of_zcdp(rho, 1e-6) <= left
 
 
 def test_the_price_does_not_tell_what_was_chosen(rng):

@@ -40,7 +40,8 @@ def adaptive_delta(eps_of_draws, eps, instead=None):
 
     Each draw may depend on all outcomes before it. `eps_of_draws` are in the order of the draws,
     which is fixed and public; draws that do not look at each other may come in any order. If
-    ``instead[i]`` is not 0, draws i and i + 1 are a fork, and it is the eps of the other draw.
+    ``instead[i]`` is not 0, draws i and i + 1 are a fork, and it is the eps of the other draw: its
+    square must not be larger than the sum of theirs.
     """
     draws = np.asarray(eps_of_draws, dtype=np.float64)[::-1]  # the recursion starts at the end
     if math.fsum(draws) * (1 + 2.0**-50) <= eps:

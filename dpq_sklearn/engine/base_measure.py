@@ -35,6 +35,7 @@ _MASS_BELOW, _NEGATIVE_SHARE = 0.2, 0.5
 _LANDMARKS = np.arange(4.0)
 _LARGEST_INTEGER = 1e6
 _N_PARTS = 16
+_LEAST_TOTAL = 1e-290  # of masses: a share of less would overflow
 
 
 def _octaves():
@@ -184,7 +185,7 @@ def _steps(before, masses, share):
     measures = before[:, 1:] - before[:, :-1]
     masses = np.where(measures > 0, masses, 0.0)
     total = masses.sum(axis=1)
-    masses = masses * (share / np.where(total > 0, total, 1.0))[:, None]
+    masses = masses * (share / np.where(total > _LEAST_TOTAL, total, 1.0))[:, None]
     densities = masses / np.where(measures > 0, measures, 1)
     steps = np.zeros(before.shape)
     steps[:, :-1] = densities
