@@ -162,7 +162,8 @@ def _plan(
     neighbours,
     adds_up,
 ):
-    accounts = _accounts(shares, eps, delta, rho, with_count, count_decides)
+    # In a ledger all plans have their rho, so it does not matter which one the count chooses.
+    accounts = _accounts(shares, eps, delta, rho, with_count, count_decides and not adds_up)
     if delta > 0 and not adds_up:
         count = accounts[0].count_budget
         count_eps = 0.0 if count is None else count.amount

@@ -234,7 +234,7 @@ def test_every_plan_that_the_count_may_choose_keeps_within_what_the_count_leaves
     """Also if one of them is accounted for by zCDP and another one by optimal composition."""
     request = {"eps": 1.0, "delta": 1e-6, "rho": None, "bounds": [(-np.inf, np.inf)] * 10}
     quantiles = [[tuple(np.arange(1, n) / n)] * 10 for n in (4, 8)]
-    auto = plan_automatically(quantiles, adds_up=True, **request)
+    auto = plan_automatically(quantiles, mechanism="joint_exp", **request)
     left = request["eps"] - auto.count_budget.amount
     for plan in (auto, *auto.finer_plans):
         assert plan.loss.account == "zCDP"
