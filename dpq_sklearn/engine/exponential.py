@@ -16,6 +16,7 @@ randomness, and every outcome's probability, however small, has a relative error
 Nodes of all columns are drawn together: all arrays have one row for each node.
 """
 
+import math
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -143,17 +144,19 @@ def _draw(ranks, nodes, randomness):
     left = np.arange(nodes.lo.size)
     while left.size:
         # The first of several proposals that is kept counts. A few more take no more time.
-        rows = np.repeat(left, max(1, _PROPOSALS_AT_ONCE // left.size))
+        n_proposals = max(1, _PROPOSALS_AT_ONCE // left.size)
+        rows = np.repeat(left, n_proposals)
         winners = race(runs.weights[rows], randomness)
         start, end = runs.cuts[rows, winners], runs.cuts[rows, winners + 1]
         proposed = draw_by_measure(start, end, grid, nodes.column[rows], randomness)
         low, high = rank_intervals(ranks, nodes, rows, proposed)
         chances = chances_to_keep(runs.nearest[rows, winners], scores[rows].of_interval(low, high))
-        kept = np.flatnonzero(randomness.uniforms(rows.size) < chances)
-        found, first = np.unique(rows[kept], return_index=True)
-        positions[found] = proposed[kept[first]]
-        split_ranks[found] = (low + (high - low) // 2)[kept[first]]
-        left = np.setdiff1d(left, found, assume_unique=True)
+        is_kept = (randomness.uniforms(rows.size) < chances).reshape(left.size, n_proposals)
+        is_found = is_kept.any(axis=1)
+        first = n_proposals * np.flatnonzero(is_found) + is_kept.argmax(axis=1)[is_found]
+        positions[left[is_found]] = proposed[first]
+        split_ranks[left[is_found]] = (low + (high - low) // 2)[first]
+        left = left[~is_found]
     return positions, split_ranks
 
 
@@ -247,14 +250,10 @@ def _measure_before(grid, positions, columns):
     """Return the grid measure of all positions before each: that of a cell counts for each of its
     positions."""
     cells, subs = np.divmod(positions, grid.positions_per_cell)
-    before = grid.measure_before(cells, columns)
-    measure = grid.positions_per_cell * before
-    inside = np.nonzero(subs)
-    if inside[0].size:
-        columns = np.broadcast_to(columns, cells.shape)[inside]
-        behind = grid.measure_before(cells[inside] + 1, columns)
-        measure[inside] += subs[inside] * (behind - before[inside])
-    return measure
+    if not subs.any():
+        return grid.positions_per_cell * grid.measure_before(cells, columns)
+    before, behind = grid.measure_before(np.array((cells, cells + 1)), columns)
+    return grid.positions_per_cell * before + subs * (behind - before)
 
 
 def race(weights, randomness):
@@ -266,15 +265,17 @@ def race(weights, randomness):
     """
     n_rows, n_weights = weights.shape
     if n_weights <= 2 * _BLOCK:
-        return _winners(weights, randomness)
+        return _winners(weights, randomness.exponentials(weights.size).reshape(weights.shape))
     blocks = np.zeros((n_rows, -(-n_weights // _BLOCK), _BLOCK))
     blocks.reshape(n_rows, -1)[:, :n_weights] = weights
-    chosen = _winners(blocks.sum(axis=2), randomness)
-    return _BLOCK * chosen + _winners(blocks[np.arange(n_rows), chosen], randomness)
+    n_exponentials = n_rows, blocks.shape[1] + _BLOCK
+    exponentials = randomness.exponentials(math.prod(n_exponentials)).reshape(n_exponentials)
+    chosen = _winners(blocks.sum(axis=2), exponentials[:, _BLOCK:])
+    in_block = blocks[np.arange(n_rows), chosen]
+    return _BLOCK * chosen + _winners(in_block, exponentials[:, :_BLOCK])
 
 
-def _winners(weights, randomness):
-    exponentials = randomness.exponentials(weights.size).reshape(weights.shape)
+def _winners(weights, exponentials):
     with np.errstate(divide="ignore"):  # no weight: never arrives
         return (exponentials / weights).argmin(axis=1)
 

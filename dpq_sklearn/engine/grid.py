@@ -77,6 +77,16 @@ class Grid:
         steps = (self.smallest_exponent, self.steps_per_cell)
         return Grid(*(field[columns] for field in (*fields, *steps)), self.positions_per_cell)
 
+    def _index(self, columns):
+        """Return `columns`, or 0 if all columns have the same grid: looking up one is faster."""
+        return 0 if self._are_columns_alike else columns
+
+    @cached_property
+    def _are_columns_alike(self):
+        fields = (self.low, self.high, self.smallest_exponent, self.steps_per_cell)
+        is_open = (self.is_open_low, self.is_open_high)
+        return all((field == field[0]).all() for field in (*fields, *is_open))
+
     @cached_property
     def first(self):
         """The first cell of each column."""
@@ -89,12 +99,14 @@ class Grid:
 
     def cells_of(self, values, columns):
         """Return the cell of each value (no NaN)."""
+        columns = self._index(columns)
         clipped = np.minimum(np.maximum(values, self.low[columns]), self.high[columns])
         steps = self._steps_of(clipped, columns)
         return steps // self.steps_per_cell[columns] - self._origin[columns]
 
     def lower_edges(self, cells, columns):
         """Return the lower end of each cell: to the last bit, the least value in it."""
+        columns = self._index(columns)
         from_zero = cells + self._origin[columns]
         return self._values_at(from_zero * self.steps_per_cell[columns], columns)
 
@@ -160,6 +172,7 @@ class Grid:
 
     def measure_of(self, cells, numbers, columns):
         """Return `measure_before` cells if these are the round numbers before them."""
+        columns = self._index(columns)
         return (
             self._measure_from_zero(cells, numbers, columns) - self._measure_before_first[columns]
         )
@@ -169,12 +182,14 @@ class Grid:
         every = slice(None)
         return self._measure_from_zero(self.first, self.round_before(self.first, every), every)
 
-    def _measure_from_zero(self, cells, multiples, columns):
-        measure = cells.copy()
-        for of_multiples in self._round_measures.T:
-            measure += of_multiples[columns] * multiples
-            multiples = -(-multiples // 10)
-        return measure
+    def _measure_from_zero(self, cells, numbers, columns):
+        measures = self._round_measures[:, columns]
+        return cells + np.einsum("p...,p...->...", self._multiples_before(numbers), measures)
+
+    def _multiples_before(self, numbers):
+        """Return for each power of ten how many of its multiples lie from zero to each number."""
+        powers = 10 ** np.arange(len(self._round_measures))
+        return -(-numbers // powers.reshape(-1, *(1,) * np.ndim(numbers)))
 
     def cells_at(self, first, last, begin, end, measures, columns):
         """Return cells in [first, last): each for as many of the measures 0, 1, ... as it has.
@@ -187,18 +202,14 @@ class Grid:
         if beyond.size == 0:
             return cells
         rest, columns = (cells - last)[beyond], columns[beyond]
-        begin, end = begin[beyond], end[beyond]
-        numbers = np.zeros_like(rest)
-        is_found = np.zeros(rest.shape, dtype=bool)
-        for power, of_multiples in enumerate(self._round_measures.T):
-            of_power = of_multiples[columns] * (end - begin)
-            is_here = ~is_found & (rest < of_power)
-            which = begin + rest // np.maximum(of_multiples[columns], 1)
-            numbers[is_here] = which[is_here] * 10**power
-            is_found |= is_here
-            rest = rest - of_power
-            begin, end = -(-begin // 10), -(-end // 10)
-        cells[beyond] = self._cells_of_round(numbers, columns)
+        begin, end = self._multiples_before(np.array((begin[beyond], end[beyond]))).swapaxes(0, 1)
+        of_multiples = self._round_measures[:, columns]
+        of_powers = of_multiples * (end - begin)
+        before = of_powers.cumsum(axis=0) - of_powers
+        power = (before <= rest).sum(axis=0) - 1
+        found = power, np.arange(rest.size)
+        multiples = begin[found] + (rest - before[found]) // of_multiples[found]
+        cells[beyond] = self._cells_of_round(multiples * 10**power, columns)
         return cells
 
     # Round numbers are numbered: those with the most digits by 0, 1, 2, ... from zero upwards,
@@ -206,6 +217,7 @@ class Grid:
 
     def round_before(self, cells, columns):
         """Return the least round number (as its number) that does not lie before each cell."""
+        columns = self._index(columns)
         edges = self.lower_edges(cells, columns)
         powers = np.searchsorted(POWERS_OF_TEN, np.abs(edges), side="right") - 1 + FIRST_POWER
         decades = np.maximum(powers - self._first_decade[columns], 0)
@@ -254,13 +266,12 @@ class Grid:
     @cached_property
     def _round_measures(self):
         """The measure of a multiple of each power of ten, for each column: whole numbers."""
-        powers = np.arange(max(int(self._n_digits.max()), 0))
+        powers = np.arange(max(int(self._n_digits.max()), 0))[:, None]
         apart = self._cells_a_decade / self._numbers_a_decade
-        shares = ROUND_SHARE * apart[:, None] * 10.0**powers
         most = MOST_OF_A_DECADE * self._cells_a_decade
         most = np.minimum(most, MOST_OF_A_COLUMN * (self.end - self.first))
-        measures = np.minimum(shares, most[:, None]).astype(np.int64)
-        return np.where(powers < self._n_digits[:, None], measures, 0)
+        measures = np.minimum(ROUND_SHARE * apart * 10.0**powers, most).astype(np.int64)
+        return np.where(powers < self._n_digits, measures, 0)
 
 
 def _scaled(values, powers):

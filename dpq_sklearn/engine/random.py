@@ -28,13 +28,13 @@ class Randomness:
     def geometric(self, n):
         """Return `n` counts of tails before the first head of a fair coin."""
         words = self.words(n)
-        tails = np.zeros(n, dtype=np.int64)
+        tails = 0
         while not words.all():  # a word of 64 tails (probability 2^-64): go on in a new one
             empty = words == 0
-            tails[empty] += 64
+            tails = tails + 64 * empty
             words[empty] = self.words(int(empty.sum()))
-        lowest_bit = words & (~words + np.uint64(1))
-        return tails + np.frexp(lowest_bit.astype(np.float64))[1] - 1
+        lowest_bits = (words & -words).astype(np.float64)
+        return tails + np.frexp(lowest_bits)[1] - 1
 
     def uniforms(self, n):
         """Return `n` floats in (0, 1) with P(U < p) = p *exactly* for every float p.
