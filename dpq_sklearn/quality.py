@@ -8,6 +8,7 @@ rule. The constants were chosen by measured errors and models: docs/enough_data.
 
 import sys
 import warnings
+from itertools import takewhile
 
 import numpy as np
 from scipy.special import expit
@@ -150,7 +151,7 @@ def _advice(plan, n_rows, count_name, replan):
     more_bins = 0 if count_name == "n_bins" else 1  # than quantiles, of which one is too few
     fewer = [n - more_bins for n in AUTO_BINS[more_bins:] if n < finest]
     if fewer and not plan.finer_plans:  # "auto" did what it could
-        enough = [n for n in fewer if is_near_enough(replan(**{count_name: n}), n_rows)]
+        enough = takewhile(lambda n: is_near_enough(replan(**{count_name: n}), n_rows), fewer)
         advice.append(f"{max(enough, default=fewer[0])} {count_name.removeprefix('n_')}")
     if unit == "eps" and plan.loss.delta == 0:
         times = _mean_error(as_planned) / _mean_error(replan(delta=float(USUAL_DELTA)))

@@ -35,6 +35,7 @@ _MASS_BELOW, _NEGATIVE_SHARE = 0.2, 0.5
 _LANDMARKS = np.arange(4.0)
 _LARGEST_INTEGER = 1e6
 _N_PARTS = 16
+_LEAST_WIDTH = 1e-300
 _LEAST_TOTAL = 1e-290  # of masses: a share of less would overflow
 
 
@@ -54,9 +55,17 @@ def _rings(first, last, centre):
 
 
 _OCTAVE_ENDS, _OCTAVE_GROUP_MASSES = _octaves()
-# With one value a known, the scale is |a|; with a second one, it is their distance.
-_ONE_VALUE = _rings(-12, 4, centre=-1)
-_TWO_VALUES = _rings(-11, 5, centre=1)
+_OCTAVE_ENDS_AND_LANDMARKS = np.concatenate((_OCTAVE_ENDS, _LANDMARKS))
+# Around one released value a the scale is |a|, if a second one is known it is their distance, and
+# between two ends it is the width of a part.
+_AROUND_ONE, _AROUND_TWO, _BETWEEN = 0, 1, 2
+_PART_ENDS = np.minimum(np.arange(_N_PARTS + 2), _N_PARTS)
+_SHAPES = (
+    _rings(-12, 4, centre=-1),
+    _rings(-11, 5, centre=1),
+    (_PART_ENDS.astype(np.float64), _PART_ENDS / _N_PARTS),
+)
+_SHAPE_ENDS, _SHAPE_MASSES = map(np.array, zip(*_SHAPES, strict=True))
 # Where a segment spans octaves it is cut towards zero, so that it stays even in the value. The
 # cuts are at decades, where the measure of round numbers jumps.
 _CUTS_ABOVE_ZERO = np.array([0.0002, 0.001, 0.01, 0.04, 0.1, 0.2])
@@ -98,9 +107,10 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
     kinds = _BOTH_ENDS - is_open.sum(axis=0)
     (low, high, beyond), is_integer = _values(grid, np.array((lo, hi, neighbour)), columns)
     shaped, masses = _rings_or_parts(kinds, is_open_lo, low, high, beyond)
-    octaves = np.broadcast_to(_OCTAVE_ENDS, (lo.size, _OCTAVE_ENDS.size))
-    landmarks = np.broadcast_to(_LANDMARKS, (lo.size, _LANDMARKS.size))
-    cells = grid.cells_of(np.concatenate((shaped, octaves, landmarks), axis=1), columns[:, None])
+    n_shaped, n_octaves = shaped.shape[1], _OCTAVE_ENDS.size
+    values = np.empty((lo.size, n_shaped + n_octaves + _LANDMARKS.size))
+    values[:, :n_shaped], values[:, n_shaped:] = shaped, _OCTAVE_ENDS_AND_LANDMARKS
+    cells = grid.cells_of(values, columns[:, None])
     points = np.concatenate((cells[:, -_LANDMARKS.size :], lo[:, None], hi[:, None]), axis=1)
     ends = cells[:, : -_LANDMARKS.size], points, points + 1, lo[:, None], hi[:, None] + 1
     cuts = np.maximum(np.minimum(np.concatenate(ends, axis=1), hi[:, None] + 1), lo[:, None])
@@ -109,19 +119,20 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
     point_masses = _point_masses(kinds, is_open, is_released, is_integer[:2])
     point_masses[(points < lo[:, None]) | (points > hi[:, None])] = 0.0
     octave_share, rest = _OCTAVE_SHARES[kinds], 1 - point_masses.sum(axis=1)
-    n_shaped, n_both = shaped.shape[1], shaped.shape[1] + _OCTAVE_ENDS.size
-    steps = np.zeros(cuts.shape)
-    steps[:, :n_shaped] = _steps(before[:, :n_shaped], masses, rest * (1 - octave_share))
-    of_octaves = before[:, n_shaped:n_both]
-    steps[:, n_shaped:n_both] = _steps(of_octaves, _OCTAVE_GROUP_MASSES, rest * octave_share)
-
-    order = cuts.argsort(axis=1, kind="stable")
-    begin, end = (before[:, n_both + k * points.shape[1] :][:, : points.shape[1]] for k in (0, 1))
-    each = np.arange(lo.size)[:, None]
-    cuts, before, steps = cuts[each, order], before[each, order], steps[each, order]
+    n_both, n_points = n_shaped + n_octaves, points.shape[1]
+    measures = before[:, n_both + n_points : -2] - before[:, n_both : n_both + n_points]
+    point_densities = point_masses / np.maximum(measures, 1)
+    steps = (
+        _steps(before[:, :n_shaped], masses, rest * (1 - octave_share)),
+        _steps(before[:, n_shaped:n_both], _OCTAVE_GROUP_MASSES, rest * octave_share),
+        point_densities,
+        -point_densities,
+        np.zeros((lo.size, 2)),
+    )
+    order, each = cuts.argsort(axis=1, kind="stable"), np.arange(lo.size)[:, None]
+    cuts, before = cuts[each, order], before[each, order]
+    steps = np.concatenate(steps, axis=1)[each, order]
     densities = np.maximum(steps.cumsum(axis=1)[:, :-1], 0.0)
-    for point, density in zip(points.T, (point_masses / np.maximum(end - begin, 1)).T, strict=True):
-        densities += np.where(cuts[:, :-1] == point[:, None], density[:, None], 0.0)
     plain = PLAIN_SHARES[kinds][:, None]
     densities = (1 - plain) * densities + plain / (before[:, -1:] - before[:, :1])
     densities /= (densities * (before[:, 1:] - before[:, :-1])).sum(axis=1, keepdims=True)
@@ -130,40 +141,35 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
 
 def _values(grid, cells, columns):
     """Return a value in each cell, and whether it is an integer: then it is that."""
-    integers = np.rint(grid.middles(cells, columns))
-    is_integer = (grid.cells_of(integers, columns) == cells) & (np.abs(integers) < _LARGEST_INTEGER)
-    edges = np.maximum(grid.lower_edges(cells, columns), grid.low[columns])  # stay finite
+    begin, end = grid.lower_edges(np.array((cells, cells + 1)), columns)
+    integers = np.ceil(begin)
+    is_integer = (integers < end) & (np.abs(integers) < _LARGEST_INTEGER)
+    edges = np.maximum(begin, grid.low[columns])  # stay finite
     return np.where(is_integer, integers, edges), is_integer
 
 
 def _rings_or_parts(kinds, is_open_lo, low, high, beyond):
     """Return ascending values in each node, and the masses between them, even in the value."""
+    is_between = kinds == _BOTH_ENDS
     end, direction = np.where(is_open_lo, high, low), np.where(is_open_lo, -1.0, 1.0)
     distance = np.abs(end - beyond)
-    scale = np.where(distance > 0, distance, np.where(end != 0, np.abs(end), 1.0))
-    values = np.empty((low.size, _ONE_VALUE[0].size + _TOWARDS_ZERO.size))
-    mass_up_to = np.zeros_like(values)
-    is_open, has_two = kinds != _BOTH_ENDS, distance > 0
-    width = (high - low) / _N_PARTS
-    refined = np.where(is_open, 2 * np.maximum(scale, np.abs(end)), 2 * width)
+    shapes = np.where(is_between, _BETWEEN, np.where(distance > 0, _AROUND_TWO, _AROUND_ONE))
+    of_end = np.where(end != 0, np.abs(end), 1.0)
+    width = np.maximum((high - low) / _N_PARTS, _LEAST_WIDTH)
+    scale = np.choose(shapes, (of_end, distance, width))
+    refined = 2 * np.where(is_between, width, np.maximum(scale, np.abs(end)))
     next_decade = 10.0 ** np.ceil(np.log10(np.clip(refined, 1e-300, 1e300)))
-    values[:, -_TOWARDS_ZERO.size :] = next_decade[:, None] * _TOWARDS_ZERO
-    for rows, (ends, masses) in (
-        (is_open & ~has_two, _ONE_VALUE),
-        (is_open & has_two, _TWO_VALUES),
-    ):
-        reach = ends * scale[rows, None]
-        values[rows, : ends.size] = end[rows, None] + direction[rows, None] * reach
-        outwards = (values[rows] - end[rows, None]) * direction[rows, None] / scale[rows, None]
-        mass_up_to[rows] = np.interp(outwards, ends, masses) * direction[rows, None]
-    rows = ~is_open
-    parts = low[rows, None] + width[rows, None] * np.arange(_N_PARTS + 2)
-    values[rows, : _N_PARTS + 2] = np.minimum(parts, high[rows, None])
-    share = (values[rows] - low[rows, None]) / np.where(high > low, high - low, 1.0)[rows, None]
-    mass_up_to[rows] = np.clip(share, 0.0, 1.0)
+    end, scale = end[:, None], (scale * direction)[:, None]
+    towards_zero = next_decade[:, None] * _TOWARDS_ZERO
+    values = np.concatenate((end + scale * _SHAPE_ENDS[shapes], towards_zero), axis=1)
+    outwards, mass_up_to = (towards_zero - end) / scale, np.empty_like(towards_zero)
+    for shape, (ends, masses) in enumerate(_SHAPES):
+        rows = shapes == shape
+        mass_up_to[rows] = np.interp(outwards[rows], ends, masses)
+    masses = np.concatenate((_SHAPE_MASSES[shapes], mass_up_to), axis=1) * direction[:, None]
     values.sort(axis=1)
-    mass_up_to.sort(axis=1)  # it ascends with the value
-    return values, mass_up_to[:, 1:] - mass_up_to[:, :-1]
+    masses.sort(axis=1)  # it ascends with the value
+    return values, masses[:, 1:] - masses[:, :-1]
 
 
 def _point_masses(kinds, is_open, is_released, is_integer):

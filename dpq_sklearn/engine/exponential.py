@@ -153,7 +153,7 @@ def _draw(ranks, nodes, randomness):
         chances = chances_to_keep(runs.nearest[rows, winners], scores[rows].of_interval(low, high))
         is_kept = (randomness.uniforms(rows.size) < chances).reshape(left.size, n_proposals)
         is_found = is_kept.any(axis=1)
-        first = n_proposals * np.flatnonzero(is_found) + is_kept.argmax(axis=1)[is_found]
+        first = n_proposals * is_found.nonzero()[0] + is_kept.argmax(axis=1)[is_found]
         positions[left[is_found]] = proposed[first]
         split_ranks[left[is_found]] = (low + (high - low) // 2)[first]
         left = left[~is_found]
@@ -249,11 +249,13 @@ def node_ends(nodes, per_cell):
 def _measure_before(grid, positions, columns):
     """Return the grid measure of all positions before each: that of a cell counts for each of its
     positions."""
-    cells, subs = np.divmod(positions, grid.positions_per_cell)
+    per_cell = grid.positions_per_cell
+    cells = positions // per_cell
+    subs = positions - per_cell * cells
     if not subs.any():
-        return grid.positions_per_cell * grid.measure_before(cells, columns)
+        return per_cell * grid.measure_before(cells, columns)
     before, behind = grid.measure_before(np.array((cells, cells + 1)), columns)
-    return grid.positions_per_cell * before + subs * (behind - before)
+    return per_cell * before + subs * (behind - before)
 
 
 def race(weights, randomness):
@@ -298,7 +300,7 @@ def draw_by_measure(start, end, grid, columns, randomness):
     in_last = drawn >= 0
     positions[in_last] = (last * per_cell + drawn // of_last)[in_last]
     drawn -= of_last * n_last
-    between = np.flatnonzero(drawn >= 0)
+    between = (drawn >= 0).nonzero()[0]
     if between.size:
         measures, subs = np.divmod(drawn[between], per_cell)
         ends = *cells[1:3, between], *numbers[1:3, between]

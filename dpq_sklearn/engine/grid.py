@@ -183,13 +183,13 @@ class Grid:
         return self._measure_from_zero(self.first, self.round_before(self.first, every), every)
 
     def _measure_from_zero(self, cells, numbers, columns):
-        measures = self._round_measures[:, columns]
-        return cells + np.einsum("p...,p...->...", self._multiples_before(numbers), measures)
+        multiples, measures = self._multiples_up_to(numbers), self._round_measures[:, columns]
+        return cells + np.einsum("p...,p...->...", multiples, measures)
 
-    def _multiples_before(self, numbers):
-        """Return for each power of ten how many of its multiples lie from zero to each number."""
+    def _multiples_up_to(self, numbers):
+        """Return for each power of ten its last multiple up to each number, divided by it."""
         powers = 10 ** np.arange(len(self._round_measures))
-        return -(-numbers // powers.reshape(-1, *(1,) * np.ndim(numbers)))
+        return numbers // powers.reshape(-1, *(1,) * np.ndim(numbers))
 
     def cells_at(self, first, last, begin, end, measures, columns):
         """Return cells in [first, last): each for as many of the measures 0, 1, ... as it has.
@@ -198,17 +198,17 @@ class Grid:
         and `end` are the round numbers before the two cells.
         """
         cells = first + measures
-        beyond = np.flatnonzero(cells >= last)
+        beyond = (cells >= last).nonzero()[0]
         if beyond.size == 0:
             return cells
         rest, columns = (cells - last)[beyond], columns[beyond]
-        begin, end = self._multiples_before(np.array((begin[beyond], end[beyond]))).swapaxes(0, 1)
+        begin, end = self._multiples_up_to(np.array((begin[beyond], end[beyond]))).swapaxes(0, 1)
         of_multiples = self._round_measures[:, columns]
         of_powers = of_multiples * (end - begin)
         before = of_powers.cumsum(axis=0) - of_powers
         power = (before <= rest).sum(axis=0) - 1
         found = power, np.arange(rest.size)
-        multiples = begin[found] + (rest - before[found]) // of_multiples[found]
+        multiples = begin[found] + 1 + (rest - before[found]) // of_multiples[found]
         cells[beyond] = self._cells_of_round(multiples * 10**power, columns)
         return cells
 
@@ -216,12 +216,12 @@ class Grid:
     # those with one digit less by multiples of 10 among these numbers, and so on.
 
     def round_before(self, cells, columns):
-        """Return the least round number (as its number) that does not lie before each cell."""
+        """Return the last round number (as its number) before each cell."""
         columns = self._index(columns)
         edges = self.lower_edges(cells, columns)
-        powers = np.searchsorted(POWERS_OF_TEN, np.abs(edges), side="right") - 1 + FIRST_POWER
+        powers = POWERS_OF_TEN.searchsorted(np.abs(edges), side="right") - 1 + FIRST_POWER
         decades = np.maximum(powers - self._first_decade[columns], 0)
-        mantissas = np.ceil(_scaled(edges, self._digits_behind(decades, columns)))
+        mantissas = np.ceil(_scaled(edges, self._digits_behind(decades, columns))) - 1
         signs = np.sign(edges).astype(np.int64)
         return mantissas.astype(np.int64) + signs * decades * self._numbers_a_decade[columns]
 
@@ -234,8 +234,8 @@ class Grid:
         values = _scaled(mantissas, -self._digits_behind(decades, columns))
         cells = self.cells_of(values, columns)
         while True:  # the product may be off by a last bit, and so by a cell
-            begin, end = self.round_before(np.array((cells, cells + 1)), columns)
-            steps = (end <= numbers).astype(np.int64) - (begin > numbers)
+            before, up_to = self.round_before(np.array((cells, cells + 1)), columns)
+            steps = (up_to < numbers).astype(np.int64) - (before >= numbers)
             if not steps.any():
                 return cells
             cells += steps

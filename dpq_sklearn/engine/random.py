@@ -52,8 +52,8 @@ class Randomness:
         """Return an integer from 0 up to each bound (at most 2^63 - 2^10), all equally likely."""
         n_bits = np.frexp((bounds - 1).astype(np.float64))[1]
         shifts = np.minimum(64 - n_bits, 63).astype(np.uint64)
-        integers = np.zeros_like(bounds)
-        rows = np.flatnonzero(bounds > 1)
+        integers = np.zeros(bounds.shape, dtype=np.int64)
+        rows = (bounds > 1).nonzero()[0]
         while rows.size:  # at most every second one is too large: take the first of four that fits
             four = (self.words(4 * rows.size).reshape(4, -1) >> shifts[rows]).astype(np.int64)
             fits = four < bounds[rows]

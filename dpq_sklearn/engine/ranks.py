@@ -38,10 +38,9 @@ class SortedColumns:
 
         `columns` and `weights` broadcast. A column without records has a cell without weight.
         """
-        columns, weights = np.broadcast_arrays(columns, weights)
         if self._n_rows == 0:
-            nothing = np.zeros(columns.shape, dtype=np.int64)
-            return self.grid.first[columns], nothing, nothing
+            nothing = np.zeros_like(columns + weights)
+            return self.grid.first[columns] + nothing, nothing, nothing
         last = self._counts[columns] - 1
         records = np.maximum(np.minimum(weights // RECORD_WEIGHT, last), 0)
         places = columns * self._n_rows + records
@@ -55,8 +54,8 @@ class SortedColumns:
         is_shared |= (records < last) & (self._values[behind] < end_edge)
         begin, end = records, records + 1
         if is_shared.any():
-            shared = columns[is_shared], cells[is_shared]
-            begin[is_shared], end[is_shared] = self._records_of_cells(*shared)
+            columns = places[is_shared] // self._n_rows
+            begin[is_shared], end[is_shared] = self._records_of_cells(columns, cells[is_shared])
         return cells, begin * RECORD_WEIGHT, end * RECORD_WEIGHT
 
     def around_cells(self, columns, cells):
