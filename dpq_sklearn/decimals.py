@@ -10,14 +10,14 @@ _EXACT_POWER = 22  # 10^22 is the largest power of ten that is a float
 def shortest_decimals(grid, cells, columns):
     """Return for each cell the number with the fewest decimal digits that lies in it.
 
-    An age's cell gives 37.0, zero's cell gives 0.0. Where no float of up to 17 digits maps back
-    (a grid finer than floats) it is the cell's middle. A function of the cell alone.
+    An age's cell gives 37.0, zero's cell gives 0.0. Where no float of up to 16 digits maps back
+    (a grid as fine as floats) it is the cell's middle. A function of the cell alone.
     """
     middles = grid.middles(cells, columns)
     # A number of d digits in the cell, if there is one, is the middle rounded to d digits; and
     # d + 1 digits can say what d digits can. So the fewest digits are found by bisection.
     fewest = np.ones(cells.shape, dtype=int)
-    most = np.full(cells.shape, 17)
+    most = np.full(cells.shape, 16)
     while np.any(fewest < most):
         digits = (fewest + most) // 2
         inside = grid.contain(cells, _rounded(middles, digits), columns)

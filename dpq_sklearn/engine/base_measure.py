@@ -112,7 +112,7 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
     values[:, :n_shaped], values[:, n_shaped:] = shaped, _OCTAVE_ENDS_AND_LANDMARKS
     cells = grid.cells_of(values, columns[:, None])
     points = np.concatenate((cells[:, -_LANDMARKS.size :], lo[:, None], hi[:, None]), axis=1)
-    ends = cells[:, : -_LANDMARKS.size], points, points + 1, lo[:, None], hi[:, None] + 1
+    ends = cells[:, : -_LANDMARKS.size], points, points + 1
     cuts = np.maximum(np.minimum(np.concatenate(ends, axis=1), hi[:, None] + 1), lo[:, None])
     before = grid.measure_before(cuts, columns[:, None])
 
@@ -120,14 +120,13 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
     point_masses[(points < lo[:, None]) | (points > hi[:, None])] = 0.0
     octave_share, rest = _OCTAVE_SHARES[kinds], 1 - point_masses.sum(axis=1)
     n_both, n_points = n_shaped + n_octaves, points.shape[1]
-    measures = before[:, n_both + n_points : -2] - before[:, n_both : n_both + n_points]
+    measures = before[:, -n_points:] - before[:, n_both:-n_points]
     point_densities = point_masses / np.maximum(measures, 1)
     steps = (
         _steps(before[:, :n_shaped], masses, rest * (1 - octave_share)),
         _steps(before[:, n_shaped:n_both], _OCTAVE_GROUP_MASSES, rest * octave_share),
         point_densities,
         -point_densities,
-        np.zeros((lo.size, 2)),
     )
     order, each = cuts.argsort(axis=1, kind="stable"), np.arange(lo.size)[:, None]
     cuts, before = cuts[each, order], before[each, order]

@@ -37,7 +37,7 @@ _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 # stays in the cache.
 _BLOCK = 16
 _NODES_AT_ONCE = 1024
-_PROPOSALS_AT_ONCE = 32
+_PROPOSALS_AT_ONCE, _MOST_PROPOSALS = 32, 4
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _draw(ranks, nodes, randomness):
     left = np.arange(nodes.lo.size)
     while left.size:
         # The first of several proposals that is kept counts. A few more take no more time.
-        n_proposals = max(1, _PROPOSALS_AT_ONCE // left.size)
+        n_proposals = min(max(_PROPOSALS_AT_ONCE // left.size, 1), _MOST_PROPOSALS)
         rows = np.repeat(left, n_proposals)
         winners = race(runs.weights[rows], randomness)
         start, end = runs.cuts[rows, winners], runs.cuts[rows, winners + 1]
@@ -221,22 +221,27 @@ def _cuts_of_look_ups(ranks, nodes, scores):
         target + np.minimum(offsets, hi_rank - target),
     )
     # Where nodes are narrow, many look-ups end at the ends of all nodes.
-    wanted = wanted[:, np.append(True, (wanted[:, 1:] != wanted[:, :-1]).any(axis=0))]
-    is_leaf = nodes.is_leaf[:, None]
+    is_new = np.ones(wanted.shape[1], dtype=bool)
+    is_new[1:] = (wanted[:, 1:] != wanted[:, :-1]).any(axis=0)
+    wanted, is_leaf = wanted[:, is_new], nodes.is_leaf[:, None]
     cells, before, behind = ranks.around_ranks(nodes.column[:, None], wanted // per_cell)
     subs = (wanted - per_cell * before) // np.maximum(behind - before, 1)
     subs = np.where(is_leaf, 0, np.minimum(np.maximum(subs, 0), per_cell - 1))
-    low, high = _edges(before, behind, subs, is_leaf, per_cell)
     first = per_cell * cells + subs
-    places = np.stack((first, first + np.where(is_leaf, per_cell, 1)), axis=2).reshape(
-        first.shape[0], -1
-    )
-    cut_ranks = np.stack((low, high), axis=2).reshape(low.shape[0], -1)
-    places = np.concatenate((start[:, None], places, end[:, None]), axis=1)
-    cut_ranks = np.concatenate((lo_rank, cut_ranks, hi_rank), axis=1)
     # Look-ups may hit the same place, or one that sticks out of the node.
+    places = _in_turns(start, first, first + np.where(is_leaf, per_cell, 1), end)
     places = np.minimum(np.maximum(places, start[:, None]), end[:, None])
+    low, high = _edges(before, behind, subs, is_leaf, per_cell)
+    cut_ranks = _in_turns(nodes.lo_rank, low, high, nodes.hi_rank)
     return np.maximum.accumulate(places, axis=1), np.maximum.accumulate(cut_ranks, axis=1)
+
+
+def _in_turns(first, odd, even, last):
+    """Return arrays ``first, odd[0], even[0], odd[1], even[1], ..., last`` for each node."""
+    together = np.empty((len(odd), 2 * odd.shape[1] + 2), dtype=np.int64)
+    together[:, 0], together[:, -1] = first, last
+    together[:, 1:-1:2], together[:, 2:-1:2] = odd, even
+    return together
 
 
 def node_ends(nodes, per_cell):
