@@ -53,23 +53,24 @@ def errors_in_bins(plan, n_rows):
     It is the deviation that the mechanism promises for data in plenty, unless the draws miss the
     data altogether.
     """
-    is_bounded = np.isfinite(plan.bounds).all(axis=1)
-    needed = np.where(is_bounded, NATS_TO_FIND, NATS_TO_FIND_OPEN)
-    lost = expit(needed - _nats_for_the_data(plan, n_rows))
-    found = [np.minimum(of_column / n_rows, LOST).mean() for of_column in plan.rank_errors()]
-    n_bins = np.array([len(q) + 1 for q in plan.quantiles])
-    return np.sqrt((1 - lost) * np.square(found) + lost * LOST**2) * n_bins
+
+    def error(quantiles, rank_errors, bounds):
+        needed = NATS_TO_FIND if np.isfinite(bounds).all() else NATS_TO_FIND_OPEN
+        lost = expit(needed - _nats_for_the_data(quantiles, rank_errors, n_rows))
+        found = np.minimum(rank_errors / n_rows, LOST).mean()
+        return np.sqrt((1 - lost) * found**2 + lost * LOST**2) * (len(quantiles) + 1)
+
+    return np.array(plan.of_columns(error))
 
 
-def _nats_for_the_data(plan, n_rows):
-    """Return by how much the best draw of each column prefers the data to what is beyond them.
+def _nats_for_the_data(quantiles, rank_errors, n_rows):
+    """Return by how much the best draw of a column prefers the data to what is beyond them.
 
     A place beyond the data is ``min(q, 1 - q) * n_rows`` ranks from the q-quantile that is wanted.
     With a deviation of s in rank, sqrt(2) / s nats a rank count against it.
     """
-    columns = zip(plan.quantiles, plan.rank_errors(), strict=True)
-    nearest = [np.max(np.minimum(q, 1 - np.array(q)) / errors) for q, errors in columns]
-    return np.sqrt(2) * n_rows * np.array(nearest)
+    q = np.array(quantiles)
+    return np.sqrt(2) * n_rows * np.max(np.minimum(q, 1 - q) / rank_errors)
 
 
 def is_near_enough(plan, n_rows, tolerance=TOO_FAR_OFF):
@@ -86,7 +87,8 @@ def chosen_plan(plans, n_rows):
         return enough[-1]
 
     def chance(plan):
-        return _nats_for_the_data(plan, n_rows).mean() + np.log(len(plan.quantiles[0]) + 1)
+        nats = plan.of_columns(lambda q, errors, bounds: _nats_for_the_data(q, errors, n_rows))
+        return np.mean(nats) + np.log(len(plan.quantiles[0]) + 1)
 
     return max((p for p in plans if len(p.quantiles[0]) < MOST_LOST_BINS), key=chance)
 
@@ -163,7 +165,7 @@ def _advice(plan, n_rows, count_name, replan):
 
 
 def _mean_error(plan):
-    return np.mean([errors.mean() for errors in plan.rank_errors()])
+    return np.mean(plan.of_columns(lambda q, errors, bounds: errors.mean()))
 
 
 def warn_of_noise(text):

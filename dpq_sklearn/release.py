@@ -60,10 +60,21 @@ class ReleasePlan:
     loss: PrivacyLoss
     finer_plans: tuple = ()
 
+    def of_columns(self, function):
+        """Return ``function(quantiles, expected rank errors, bounds)`` of each column.
+
+        It is worked out once for columns that are alike.
+        """
+        columns = list(zip(self.quantiles, self.budgets, self.bounds, strict=True))
+        found = {
+            (q, budget, bounds): function(q, _rank_errors_of(self.mechanism, q, budget), bounds)
+            for q, budget, bounds in set(columns)
+        }
+        return [found[column] for column in columns]
+
     def rank_errors(self):
         """Return the expected errors in rank of the quantiles of each column."""
-        columns = zip(self.quantiles, self.budgets, strict=True)
-        return [_rank_errors_of(self.mechanism, *column).copy() for column in columns]
+        return [errors.copy() for errors in self.of_columns(lambda q, errors, bounds: errors)]
 
     def chosen(self, n_rows):
         """Return the plan that the released number of rows asks for."""
@@ -225,6 +236,12 @@ def _accounts(shares, eps, delta, rho, with_count, count_decides):
         if rho > 0:
             accounts.append(Account(_shared(Budget(rho, "rho"), shares), count, delta, "zCDP"))
     return accounts
+
+
+@lru_cache(maxsize=256)
+def even_quantiles(n_bins):
+    """Return the quantiles between bins that hold equally many rows."""
+    return tuple((np.arange(1, n_bins) / n_bins).tolist())
 
 
 def plan_automatically(finenesses, **request):

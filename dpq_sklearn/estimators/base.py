@@ -39,7 +39,14 @@ from dpq_sklearn.quality import (
     verdict,
     warn_of_noise,
 )
-from dpq_sklearn.release import neighbours_of, no_data_in_frames, pay, plan_automatically, release
+from dpq_sklearn.release import (
+    even_quantiles,
+    neighbours_of,
+    no_data_in_frames,
+    pay,
+    plan_automatically,
+    release,
+)
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -332,7 +339,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         else:
             candidates = [self._bins_of_features(n_features, names)]
         return plan_automatically(
-            [[tuple(np.arange(1, n) / n) for n in n_bins] for n_bins in candidates],
+            [list(map(even_quantiles, n_bins)) for n_bins in candidates],
             eps=self.eps,
             delta=self.delta,
             rho=self.rho,

@@ -14,7 +14,7 @@ from dpq_sklearn.quality import (
     warn_of_noise,
 )
 from dpq_sklearn.quantiles import checked_quantiles
-from dpq_sklearn.release import plan_release
+from dpq_sklearn.release import even_quantiles, plan_release
 
 
 def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, mechanism="aq"):
@@ -132,7 +132,7 @@ def _ascending_quantiles(quantiles):
     if isinstance(quantiles, Integral) and not isinstance(quantiles, bool):
         if quantiles < 2:
             raise ValueError(f"quantiles as a number of bins must be >= 2, got {shown(quantiles)}.")
-        return np.arange(1, quantiles) / quantiles
+        return even_quantiles(int(quantiles))
     q = np.atleast_1d(checked_quantiles(quantiles))
     if q.ndim > 1 or np.any(np.diff(q) <= 0):
         raise ValueError(f"quantiles must be ascending and distinct, got {shown(quantiles)}.")
