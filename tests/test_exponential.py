@@ -42,7 +42,7 @@ from tests.enumeration import (
     tiny_grid,
     whole_node,
 )
-from tests.test_random import ScriptedRandomness
+from tests.test_random import ScriptedRandomness, words_of_tails
 
 
 def seeded(seed):
@@ -283,9 +283,7 @@ def chance_to_win(weight, rival):
     """
 
     def wins(mantissa, exponent, whole):
-        low, high = (1 << exponent, 0) if exponent < 64 else (0, 1 << (exponent - 64))
-        words = [1 << rival[0], 1 << whole, 1 << rival[2], low]
-        words += [high] if high else []
+        words = words_of_tails(rival[0], whole, rival[2], exponent)
         words += [rival[1], mantissa << 12]
         return race(np.array([[1.0, weight]]), ScriptedRandomness(words))[0] == 1
 
@@ -308,7 +306,7 @@ def test_race_gets_improbable_outcomes_right(bits):
     """P(E < w E') given E' is 1 - exp(-w E'), also for w = 2^-60, where cumulative sums fail."""
     weight = 2.0**-bits
     for rival in [(0, 2**63, 1), (1, 2**62, 3), (0, 12345 << 20, 0)]:
-        words = [1 << rival[0], 1 << rival[2], rival[1]]
+        words = [*words_of_tails(rival[0], rival[2]), rival[1]]
         exponential = ScriptedRandomness(words).exponentials(1)[0]
         exact = -math.expm1(-weight * exponential)
         assert chance_to_win(weight, rival) == pytest.approx(exact, rel=2.0**-42)

@@ -1,6 +1,7 @@
 """Randomness: exact distributions from driven words, and never numpy's global generator."""
 
 from decimal import Decimal, localcontext
+from itertools import zip_longest
 
 import numpy as np
 import pytest
@@ -26,19 +27,32 @@ class ScriptedRandomness(Randomness):
         return np.array(taken, dtype=np.uint64)
 
 
-def test_geometric_counts_the_tails_of_a_word():
-    words = [0b1, 0b10, 0b1000, 2**63]
-    assert ScriptedRandomness(words).geometric(4).tolist() == [0, 1, 3, 63]
+def words_of_tails(*tails):
+    """The words from which `geometric` makes these counts: two in each, and more beyond 32."""
+    coins = [1 << n if n < 32 else 0 for n in tails]
+    words = [low | high << 32 for low, high in zip_longest(coins[::2], coins[1::2], fillvalue=0)]
+    beyond = [n - 32 for n in tails if n >= 32]
+    return words + (words_of_tails(*beyond) if beyond else [])
 
 
-def test_geometric_goes_on_in_a_new_word_after_64_tails():
-    assert ScriptedRandomness([0, 0b1, 0, 0b100]).geometric(2).tolist() == [64 + 64 + 2, 0]
+def test_geometric_counts_the_tails_of_half_a_word():
+    words = [0b1 | 0b10 << 32, 0b1000 | 2**31 << 32]
+    assert ScriptedRandomness(words).geometric(4).tolist() == [0, 1, 3, 31]
+    assert ScriptedRandomness(words).geometric(3).tolist() == [0, 1, 3]
+    assert words == words_of_tails(0, 1, 3, 31)
+
+
+def test_geometric_goes_on_with_new_coins_after_32_tails():
+    words = [0b1 << 32, 0b1 << 32, 0b100 | 0b1 << 32]
+    assert ScriptedRandomness(words).geometric(2).tolist() == [32 + 32 + 2, 0]
+    assert ScriptedRandomness(words_of_tails(66, 0, 32)).geometric(3).tolist() == [66, 0, 32]
 
 
 def test_uniform_is_a_mantissa_times_a_geometric_power():
     half_way = 2**63  # mantissa 1.5
     assert ScriptedRandomness([0b1, half_way]).uniforms(1)[0] == 0.75
-    assert ScriptedRandomness([2**60, half_way]).uniforms(1)[0] == 1.5 * 2.0**-61
+    tiny = ScriptedRandomness([*words_of_tails(60), half_way])
+    assert tiny.uniforms(1)[0] == 1.5 * 2.0**-61
     assert ScriptedRandomness([0b1, 2**64 - 1]).uniforms(1)[0] < 1.0
 
 
@@ -50,10 +64,8 @@ def test_chance_of_a_uniform_below_p_is_exactly_p(p):
         low, high = 0, 2**52
         while low < high:
             middle = (low + high) // 2
-            word = ScriptedRandomness([1 << min(exponent, 63), middle << 12])
-            if exponent >= 64:
-                word = ScriptedRandomness([0, 1 << (exponent - 64), middle << 12])
-            if word.uniforms(1)[0] < p:
+            words = ScriptedRandomness([*words_of_tails(exponent), middle << 12])
+            if words.uniforms(1)[0] < p:
                 low = middle + 1
             else:
                 high = middle
@@ -65,7 +77,7 @@ def test_exponentials_are_exponential_and_precise_near_zero():
     draws = SeededRandomness(np.random.SeedSequence(0)).exponentials(50_000)
     assert kstest(draws, "expon").pvalue > 1e-3
     # words: no whole ln 2, exponent -61, mantissa 1.5: a tiny value with all its digits
-    tiny = ScriptedRandomness([0b1, 2**60, 2**63]).exponentials(1)[0]
+    tiny = ScriptedRandomness([*words_of_tails(0, 60), 2**63]).exponentials(1)[0]
     assert tiny == pytest.approx(1.5 * 2.0**-61 / 2, rel=1e-15)
 
 
@@ -76,7 +88,7 @@ def test_exponentials_are_within_14_roundings_of_ideal_ones(rng):
         for _ in range(300):
             tails, exponent = int(rng.integers(0, 12)), int(rng.integers(0, 63))
             mantissa = int(rng.integers(0, 2**52))
-            words = [1 << tails, 1 << exponent, mantissa << 12]
+            words = [*words_of_tails(tails, exponent), mantissa << 12]
             drawn = Decimal(ScriptedRandomness(words).exponentials(1)[0].item())
             uniform = Decimal(2**52 + mantissa) / Decimal(2) ** (53 + exponent)
             exact = tails * Decimal(2).ln() - (1 - uniform / 2).ln()

@@ -27,14 +27,17 @@ class Randomness:
 
     def geometric(self, n):
         """Return `n` counts of tails before the first head of a fair coin."""
-        words = self.words(n)
+        coins = self._half_words(n)
         tails = 0
-        while not words.all():  # a word of 64 tails (probability 2^-64): go on in a new one
-            empty = words == 0
-            tails = tails + 64 * empty
-            words[empty] = self.words(int(empty.sum()))
-        lowest_bits = (words & -words).astype(np.float64)
+        while not coins.all():  # 32 tails (probability 2^-32): go on with new coins
+            empty = coins == 0
+            tails = tails + 32 * empty
+            coins[empty] = self._half_words(int(empty.sum()))
+        lowest_bits = (coins & -coins).astype(np.float64)
         return tails + np.frexp(lowest_bits)[1] - 1
+
+    def _half_words(self, n):
+        return self.words(-(-n // 2)).view(np.uint32)[:n]
 
     def uniforms(self, n):
         """Return `n` floats in (0, 1) with P(U < p) = p *exactly* for every float p.
