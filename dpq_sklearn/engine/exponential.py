@@ -37,7 +37,7 @@ _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 # stays in the cache.
 _BLOCK = 16
 _NODES_AT_ONCE = 1024
-_PROPOSALS_AT_ONCE, _MOST_PROPOSALS = 32, 4
+_PROPOSALS_AT_ONCE, _MOST_PROPOSALS = 160, 3
 
 
 @dataclass(frozen=True)
