@@ -155,9 +155,9 @@ def _rings_or_parts(kinds, is_open_lo, low, high, beyond):
     shapes = np.where(is_between, _BETWEEN, np.where(distance > 0, _AROUND_TWO, _AROUND_ONE))
     of_end = np.where(end != 0, np.abs(end), 1.0)
     width = np.maximum((high - low) / _N_PARTS, _LEAST_WIDTH)
-    scale = np.choose(shapes, (of_end, distance, width))
+    scale = np.where(is_between, width, np.where(distance > 0, distance, of_end))
     refined = 2 * np.where(is_between, width, np.maximum(scale, np.abs(end)))
-    next_decade = 10.0 ** np.ceil(np.log10(np.clip(refined, 1e-300, 1e300)))
+    next_decade = 10.0 ** np.ceil(np.log10(np.maximum(np.minimum(refined, 1e300), 1e-300)))
     end, scale = end[:, None], (scale * direction)[:, None]
     towards_zero = next_decade[:, None] * _TOWARDS_ZERO
     values = np.concatenate((end + scale * _SHAPE_ENDS[shapes], towards_zero), axis=1)
