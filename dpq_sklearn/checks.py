@@ -54,17 +54,19 @@ def checked_bounds(bounds):
         high = math.inf if high is None else _as_finite(high)
     except (TypeError, ValueError, OverflowError):
         low = high = math.nan
-    is_open = math.isinf(low) or math.isinf(high)
-    is_wide = min(abs(low), abs(high)) >= _END_OF_SCALE if is_open else math.isinf(high - low)
-    if not low < high or is_wide:
-        is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
-        is_scalars = is_short and all(end is None or np.isscalar(end) for end in bounds)
-        raise ValueError(
-            "bounds must be None or a pair low < high of finite numbers with a finite width, of "
-            "which one may be None if the other is within 2^64 of 0, got "
-            f"{repr(bounds) if is_scalars else shown(bounds)}."
+    if not low < high:
+        rule = (
+            "be None or a pair (low, high) of finite numbers with low < high; None is an open end"
         )
-    return low, high
+    elif math.inf in (-low, high) and _END_OF_SCALE <= min(abs(low), abs(high)) < math.inf:
+        rule = "have one end within 2^64 of 0 if the other one is open"
+    elif -math.inf < low and high < math.inf == high - low:
+        rule = "have a finite width"
+    else:
+        return low, high
+    is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
+    is_scalars = is_short and all(end is None or np.isscalar(end) for end in bounds)
+    raise ValueError(f"bounds must {rule}, got {repr(bounds) if is_scalars else shown(bounds)}.")
 
 
 def _as_finite(end):

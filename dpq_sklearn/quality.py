@@ -8,6 +8,7 @@ rule. The constants were chosen by measured errors and models: docs/enough_data.
 
 import sys
 import warnings
+from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
@@ -21,15 +22,18 @@ TOO_FAR_OFF = 0.5
 # root of the rows: the usual rule for histograms, beyond which models learn the single rows.
 AUTO_BINS = (2, 4, 8, 16, 32, 64)
 # If the edges of all of them are too far off, some of many may still hit the data: "auto" takes
-# the most likely number up to this one then, where k bins are worth log(k) nats.
+# the most likely number up to this one then, where k bins are worth log(k) nats. A count below
+# half of its own deviation is taken for that: it tells only that there may be so many rows.
 MOST_LOST_BINS = 16
 # Without knowing where the data are, the draws have to tell them from the rest of the number line:
 # so many nats are needed between two bounds and if an end is open.
 NATS_TO_FIND, NATS_TO_FIND_OPEN = 3.0, 5.0
 # The error, as a share of the rows, of an edge that lies anywhere.
 LOST = 0.5
-# A delta that is well below one over the number of rows of most tables, and what it must gain.
-USUAL_DELTA, WORTH_A_DELTA = "1e-6", 1.2
+# A delta that is well below one over the number of rows of most tables.
+USUAL_DELTA = "1e-6"
+# How many times smaller an error must become, so that a delta or bounds are worth a word.
+WORTH_A_WORD = 1.2
 
 _VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
 _NOT_THE_USERS = ("dpq_sklearn", "sklearn", "joblib", "threading", "concurrent")
@@ -86,8 +90,10 @@ def chosen_plan(plans, n_rows):
     if enough:
         return enough[-1]
 
+    n_likely = max(n_rows, CountNoise(plans[0].count_budget).deviation() / 2)
+
     def chance(plan):
-        nats = plan.of_columns(lambda q, errors, bounds: _nats_for_the_data(q, errors, n_rows))
+        nats = plan.of_columns(lambda q, errors, bounds: _nats_for_the_data(q, errors, n_likely))
         return np.mean(nats) + np.log(len(plan.quantiles[0]) + 1)
 
     return max((p for p in plans if len(p.quantiles[0]) < MOST_LOST_BINS), key=chance)
@@ -137,6 +143,8 @@ def noise_warning(released, n_low, error, count_name, replan):
 def _rows_in_words(n_rows, count_budget):
     """Return a released count in words, with its own noise where that is large."""
     deviation = CountNoise(count_budget).deviation()
+    if deviation > n_rows:
+        return f"fewer than about {_rounded(n_rows + 2 * deviation)} rows"
     noise = f" ± {_rounded(deviation)}" if deviation > n_rows / 3 else ""
     return f"about {_rounded(n_rows)}{noise} rows"
 
@@ -146,7 +154,7 @@ def _rounded(number):
 
 
 def _advice(plan, n_rows, count_name, replan):
-    """Return what would help: fewer bins, a delta, fewer features, a larger budget."""
+    """Return what would help: fewer bins, a delta, bounds, fewer features, a larger budget."""
     advice, unit = [], plan.count_budget.unit
     as_planned = replan() if plan.finer_plans else plan
     finest = max(map(len, plan.quantiles)) + 1
@@ -155,10 +163,14 @@ def _advice(plan, n_rows, count_name, replan):
     if fewer and not plan.finer_plans:  # "auto" did what it could
         enough = takewhile(lambda n: is_near_enough(replan(**{count_name: n}), n_rows), fewer)
         advice.append(f"{max(enough, default=fewer[0])} {count_name.removeprefix('n_')}")
-    if unit == "eps" and plan.loss.delta == 0:
-        times = _mean_error(as_planned) / _mean_error(replan(delta=float(USUAL_DELTA)))
-        if times > WORTH_A_DELTA:
+    delta = float(USUAL_DELTA)
+    if unit == "eps" and plan.loss.delta == 0 and delta < plan.loss.eps / 1000:
+        times = _mean_error(as_planned) / _mean_error(replan(delta=delta))
+        if times > WORTH_A_WORD:
             advice.append(f"delta={USUAL_DELTA} (error {times:.2g} times smaller)")
+    within_bounds = errors_in_bins(replace(plan, bounds=((0.0, 1.0),) * len(plan.bounds)), n_rows)
+    if errors_in_bins(plan, n_rows).mean() > WORTH_A_WORD * within_bounds.mean():
+        advice.append("public bounds")
     if len(plan.quantiles) > 1:
         advice.append("fewer features")
     return " or ".join(filter(None, (", ".join(advice), f"a larger {unit}")))

@@ -65,7 +65,7 @@ def dp_quantiles(
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
         anyone who knows the seed can remove the noise.
-    ledger : PrivacyLedger, path or None, default=None
+    ledger : PrivacyLedger, absolute path or None, default=None
         Where the spend is recorded before `x` is read. Raises if it does not fit in.
     return_privacy : bool, default=False
         Whether to return the :class:`PrivacyLoss` as well.
@@ -312,11 +312,11 @@ def _checked_edges(bins):
     return edges
 
 
-def checked_quantiles(q):
+def checked_quantiles(q, name="q"):
     """Return `q` as a float array with every entry strictly between 0 and 1."""
     floats = _floats_of(q)
     if floats.size == 0 or not np.all((floats > 0) & (floats < 1)):
-        raise ValueError(f"q must be numbers strictly between 0 and 1, got {shown(q)}.")
+        raise ValueError(f"{name} must be numbers strictly between 0 and 1, got {shown(q)}.")
     return floats
 
 

@@ -191,7 +191,7 @@ def test_release_with_a_delta_fits_into_a_pure_budget_by_its_pure_eps_alone():
 
 def test_release_with_a_delta_never_fits_into_a_pure_budget(path):
     ledger = PrivacyLedger(path, eps=1.0)
-    with pytest.raises(BudgetExceededError, match="delta=0 it counts the pure eps"):
+    with pytest.raises(BudgetExceededError, match="delta=0, so it counts the pure eps"):
         charge(ledger, PrivacyLoss(0.1, 1e-6, 0.001), what="fit")
 
 

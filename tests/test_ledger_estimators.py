@@ -90,6 +90,15 @@ def test_release_with_the_whole_eps_and_delta_fits_into_an_equal_cap(Transformer
         Transformer(eps=0.1, delta=1e-6, ledger=ledger).fit(data[0])
 
 
+def test_sparse_rows_in_a_frame_are_refused_before_the_budget_is_spent(ledger, data):
+    binner = DPKBinsDiscretizer(ledger=ledger).set_output(transform="pandas")
+    for fit in (binner.fit_transform, lambda X: make_pipeline(binner).fit(X)):
+        with pytest.raises(ValueError, match="encode must be 'onehot-dense' or 'ordinal' for"):
+            fit(data[0])
+    assert ledger.spent().eps == 0
+    binner.set_params(encode="ordinal").fit_transform(data[0])
+
+
 def test_plan_with_delta_needs_the_number_of_features():
     with pytest.raises(ValueError, match=r"n_features must be given .* DPKBinsDiscretizer"):
         plan_search(DPKBinsDiscretizer(delta=1e-6))

@@ -181,6 +181,12 @@ def test_auto_takes_two_bins_if_these_may_be_found_and_many_if_not():
     assert len(chosen_plan(plans, 30).quantiles[0]) == 15
 
 
+def test_auto_takes_two_bins_if_only_the_noise_of_the_count_says_that_all_is_lost():
+    """The count of 150 rows is off by 91, so 1 may be released; 2 bins would still be found."""
+    plan = plan_of("auto", 4, eps=1.0)
+    assert chosen_plan((plan, *plan.finer_plans), 1) is plan
+
+
 @no_warnings
 @both
 def test_auto_is_chosen_by_the_released_count_in_every_way_to_fit(estimator, plenty):
@@ -350,6 +356,9 @@ def test_the_warning_says_how_bad_it_is_and_what_would_help(seed):
         (DPKBinsDiscretizer("auto", eps=0.1), "Use delta=1e-6", ["2 bins", "4 bins"]),
         (DPQuantileTransformer(63, eps=0.5), "Use 3 quantiles, delta=1e-6", ["1 quantiles"]),
         (DPQuantileTransformer(eps=0.1), "Use delta=1e-6", [" quantiles"]),
+        (DPKBinsDiscretizer(2, eps=5, random_state=0), "smaller), public bounds, fewer", []),
+        (DPKBinsDiscretizer(2, eps=0.5, bounds=(-5, 5)), "fewer features or a", ["bounds"]),
+        (DPKBinsDiscretizer(2, eps=1e-5), "fewer features or a larger eps", ["delta"]),
     ],
     ids=str,
 )
@@ -369,7 +378,11 @@ def test_one_feature_is_not_told_to_be_fewer(rng):
 def test_a_count_that_is_noise_itself_says_so(rng):
     X = rng.normal(size=(60, 5))
     (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(eps=0.1, random_state=0).fit(X))
-    assert re.match(r"about [\d,]+ ± 910 rows, 5 features", str(warning.message))
+    assert re.match(r"fewer than about [\d,]+ rows, 5 features", str(warning.message))
+    (warning,) = noise_warnings_of(
+        lambda: DPKBinsDiscretizer(eps=1.0, random_state=0).fit(rng.normal(size=(200, 9)))
+    )
+    assert re.match(r"about [\d,]+ ± 91 rows, 9 features", str(warning.message))
 
 
 @pytest.mark.parametrize(

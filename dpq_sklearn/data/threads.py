@@ -67,4 +67,6 @@ class Progress:
         if self._verbose and self.n_batches:
             self._print(end="\n")
         if hasattr(error, "add_note"):  # not in Python 3.10
-            error.add_note("The reading of the batches stopped. Nothing was released.")
+            error.add_note(
+                "Reading the batches stopped. Nothing was released, but a ledger stays charged."
+            )

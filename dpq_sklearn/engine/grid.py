@@ -36,8 +36,9 @@ _STEPS_PER_OCTAVE = 2**52  # floats in an octave
 _LARGEST_BITS = np.array(np.finfo(np.float64).max).view(np.int64)  # an edge is never infinite
 # Without bounds the scale is logarithmic from 2^-10 to 2^64, which holds every 64-bit integer.
 _SMALLEST_EXPONENT, _LARGEST_EXPONENT = -10, 64
-# With bounds it is logarithmic over the largest octaves below the larger bound.
+# With bounds it is logarithmic over the octaves below the larger bound: so many, or down to 2^-10.
 _OCTAVES_BETWEEN_BOUNDS = 20
+_MOST_OCTAVES = 1000  # so that the floats on both sides of zero can be counted in 64 bits
 _LEAST_EXPONENT = -900  # so that no power of ten below overflows
 FIRST_POWER = -308
 POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(FIRST_POWER, 309)])
@@ -306,7 +307,8 @@ def _grid_of_column(low, high, resolution):
         low, high = min(max(low, -largest), largest), max(min(high, largest), -largest)
         return low, high, is_open_low, is_open_high, _SMALLEST_EXPONENT, steps_per_cell
     top = int(np.frexp(max(abs(low), abs(high)))[1])
-    exponent = max(top - _OCTAVES_BETWEEN_BOUNDS, _LEAST_EXPONENT)
+    exponent = min(top - _OCTAVES_BETWEEN_BOUNDS, _SMALLEST_EXPONENT)
+    exponent = max(exponent, top - _MOST_OCTAVES, _LEAST_EXPONENT)
     floats = Grid(*(np.array([x]) for x in (low, high, False, False, exponent, 1)))
     n_cells = int(floats.end[0] - floats.first[0])
     # A power of two, so that coarser cells are unions of finer ones.

@@ -78,7 +78,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         Number of threads, as in joblib. The result does not depend on it.
     random_state : None, int or RandomState, default=None
         None for real data: anyone who knows a seed can remove the noise.
-    ledger : PrivacyLedger, path or None, default=None
+    ledger : PrivacyLedger, absolute path or None, default=None
         Where each fit is charged before `X` is read; one beyond the budget raises.
 
     Attributes
@@ -385,8 +385,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             return self._transform_rows(X)
         from dpq_sklearn.data.dask import is_frame, map_rows, meta_of
 
-        global_output = get_config()["transform_output"]
-        output = self._output_config().get("transform", global_output)
+        output = self._output_container()
         if output != "default":
             raise ValueError(
                 "dask collections keep their container: transform_output must be 'default' for "
@@ -446,10 +445,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         plain = self._plain()
         if hasattr(self, "feature_names_in_"):
             plain.feature_names_in_ = self.feature_names_in_.copy()
-        return plain.set_output(transform=self._output_config().get("transform"))
+        return plain.set_output(transform=self._own_output().get("transform"))
 
-    def _output_config(self):
+    def _own_output(self):
         return getattr(self, "_sklearn_output_config", {})
+
+    def _output_container(self):
+        return self._own_output().get("transform", get_config()["transform_output"])
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -36,7 +36,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     ----------
     bin_edges_ : ndarray of shape (n_features,) of arrays
         The private edges of each feature; equal ones make an empty bin. The outermost two, which
-        play no role in `transform`, are the bounds or, without bounds, a bin's width away.
+        play no role in `transform`, are the bounds or, without bounds, a bin's width away; a single
+        edge tells no width, so they are as far from it as zero is.
     n_bins_ : ndarray of shape (n_features,)
         The number of bins of each feature: what was asked for, or what "auto" chose.
     rank_error_ : ndarray of shape (n_features,) of arrays
@@ -109,6 +110,16 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.ledger = ledger
+
+    def _draft(self):
+        output = self._output_container()
+        if self.encode == "onehot" and output != "default":
+            # As scikit-learn says in `transform`, but before the budget is spent.
+            raise ValueError(
+                "The transformer outputs a scipy sparse matrix. encode must be 'onehot-dense' or "
+                f"'ordinal' for transform_output={output!r}, got 'onehot'."
+            )
+        return super()._draft()
 
     def _set_quantiles(self, released):
         plan = released.plan

@@ -330,8 +330,9 @@ def opened(ledger):
     path = _checked_path(ledger, "ledger")
     if not os.path.isabs(ledger):
         raise ValueError(
-            "ledger must be an absolute path, for a relative one means another file after a change "
-            f"of the working directory, or PrivacyLedger({os.fspath(ledger)!r}), which keeps it."
+            f"ledger must be an absolute path or a PrivacyLedger, got {os.fspath(ledger)!r}: a "
+            "relative path means another file after a change of the working directory. "
+            f"PrivacyLedger({os.fspath(ledger)!r}) makes it absolute."
         )
     opened_ledger = object.__new__(PrivacyLedger)
     opened_ledger._path = path
@@ -390,7 +391,10 @@ def refusal(ledger, losses, what, contents=None):
         f"({views.caps_in_words(caps)}) only {views.left_in_words(left, caps)} is left."
     )
     if asked.delta > 0 and caps.delta == 0:
-        message += " With delta=0 it counts the pure eps of a release, whatever its delta."
+        message += (
+            " It has delta=0, so it counts the pure eps of a release, which is larger than its eps "
+            "at some delta. Make the ledger with a delta."
+        )
     return BudgetExceededError(message, asked, left)
 
 

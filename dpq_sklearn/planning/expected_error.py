@@ -49,7 +49,8 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     -----
     In AQ a node's own noise is two-sided exponential with variance 2 / eta^2; it inherits q of the
     error of its upper end and 1 - q of that of its lower end. Tied data may be further off: an
-    estimate can land in the gap beside an atom. So may data that are too few to be found at all.
+    estimate can land beside a value that many records share. So may data that are too few to be
+    found at all.
 
     Examples
     --------
@@ -68,9 +69,10 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
 def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolerance=TOO_FAR_OFF):
     """Suggest the largest number of bins whose edges are still meaningful.
 
-    It is what ``n_bins="auto"`` takes if the private count says `n_rows`: the largest power of two
-    (AQ is at its best there), up to 64 and to the cube root of `n_rows`, whose edges are expected
-    to be off by no more than `tolerance`.
+    It is the largest power of two (AQ is at its best there), up to 64 and to the cube root of
+    `n_rows`, whose edges are expected to be off by no more than `tolerance`. ``n_bins="auto"``
+    follows the same rule, but its count of the rows is private: one standard deviation of the noise
+    is taken off, so it takes fewer bins where the rows are few.
 
     Parameters
     ----------
@@ -133,7 +135,7 @@ def _ascending_quantiles(quantiles):
         if quantiles < 2:
             raise ValueError(f"quantiles as a number of bins must be >= 2, got {shown(quantiles)}.")
         return even_quantiles(int(quantiles))
-    q = np.atleast_1d(checked_quantiles(quantiles))
+    q = np.atleast_1d(checked_quantiles(quantiles, "quantiles"))
     if q.ndim > 1 or np.any(np.diff(q) <= 0):
         raise ValueError(f"quantiles must be ascending and distinct, got {shown(quantiles)}.")
     return q

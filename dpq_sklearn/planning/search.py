@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
@@ -27,7 +27,7 @@ REFITTED = "the refit counts as the most expensive candidate"
 DRAWN = "without a random_state every candidate counts as the most expensive one"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchPlan:
     """What a search will cost: `n_fits` private fits at most, for `total` at most."""
 
@@ -35,7 +35,7 @@ class SearchPlan:
     total: PrivacyLoss
     least: PrivacyLoss
     reasons: tuple = ()  # why the cost is not known exactly; empty if it is
-    losses: tuple = field(default=(), repr=False)  # of the fits one by one, at most
+    losses: tuple = ()  # of the fits one by one, at most
     refusals: tuple = ()  # of each ledger that cannot pay `total` now: what is left of it
 
     @property
@@ -43,7 +43,7 @@ class SearchPlan:
         """Whether the ledgers of the estimator can pay `total` now; True if there are none."""
         return not self.refusals
 
-    def __str__(self):
+    def __repr__(self):
         fits = f"{self.n_fits} private fit{'' if self.n_fits == 1 else 's'}"
         at_most, why = ("at most ", f" ({'; '.join(self.reasons)})") if self.reasons else ("", "")
         line = f"{at_most}{fits} that cost {at_most}{loss_in_words(self.total)}{why}"
