@@ -6,6 +6,7 @@ hold. The number of rows is itself a released, noisy count, so a cautious lower 
 rule. The constants were chosen by measured errors and models: docs/enough_data.md.
 """
 
+import html
 import sys
 import warnings
 from dataclasses import replace
@@ -16,7 +17,7 @@ from scipy.special import expit
 
 from dpq_sklearn.mechanisms.noise import CountNoise
 
-# An edge that is expected to be further off than this, in bins, is not worth its name.
+# An edge that is expected to be further off than this, in bins, is too far off to be useful.
 TOO_FAR_OFF = 0.5
 # "auto" takes the largest of these whose edges are not too far off. It takes no more than the cube
 # root of the rows: the usual rule for histograms, beyond which models learn the single rows.
@@ -97,6 +98,23 @@ def chosen_plan(plans, n_rows):
         return np.mean(nats) + np.log(len(plan.quantiles[0]) + 1)
 
     return max((p for p in plans if len(p.quantiles[0]) < MOST_LOST_BINS), key=chance)
+
+
+class QualityReport(dict):
+    """Equally long columns by name: a small table for those who have no pandas."""
+
+    def _rows(self):
+        columns = ([name, *map(str, values)] for name, values in self.items())
+        return list(zip(*columns, strict=True))
+
+    def __repr__(self):
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+    def _repr_html_(self):
+        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._rows())
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
 def verdict(error):

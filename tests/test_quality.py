@@ -520,6 +520,9 @@ def test_without_pandas_the_report_is_a_dict_of_arrays(estimator, plenty, monkey
         isinstance(entries, np.ndarray) and entries.shape == (10,) for entries in report.values()
     )
     assert all(report[key].tolist() == expected[key].tolist() for key in report)
+    lines = repr(report).splitlines()
+    assert len(lines) == 11 and lines[0].split() == list(report) and lines[1].endswith("good")
+    assert report._repr_html_().count("<tr>") == 11
 
 
 # All that leaves a fit is a function of the release

@@ -33,6 +33,7 @@ from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_fea
 from dpq_sklearn.mechanisms.registry import MECHANISMS
 from dpq_sklearn.quality import (
     AUTO_BINS,
+    QualityReport,
     cautious_count,
     errors_in_bins,
     noise_warning,
@@ -137,8 +138,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             Ignored.
         groups : array-like of shape (n_samples,) or None, default=None
             Whose row each one is: any hashable labels; a missing one is a person of its own. Each
-            of a person's k rows weighs 1/k, so the fit promises privacy for people at the price of
-            rows. "joint_exp" takes no groups.
+            of a person's k rows weighs 1/k, so the fit protects all rows of a person together at
+            no extra eps. "joint_exp" takes no groups.
         **unknown : dict
             Must be empty: there is no `sample_weight`.
 
@@ -294,7 +295,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """Say how good the private quantiles of each feature are expected to be.
 
         A table from released numbers and public facts: it may be shown to anyone who may see the
-        fitted transformer.
+        fitted transformer. It does not look at the columns, of which one with many missing or tied
+        values can be worse than it says.
 
         Returns
         -------
@@ -315,7 +317,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         try:
             import pandas
         except ImportError:
-            return report
+            return QualityReport(report)
         return pandas.DataFrame(report)
 
     def _planned_loss(self, n_features=None):

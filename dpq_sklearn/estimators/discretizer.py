@@ -24,8 +24,9 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     Parameters
     ----------
     n_bins : int, "auto", array-like or dict, default=5
-        The number of bins, at least 2, also by position or name of the feature. Powers of two
-        are the most accurate for their number. "auto" goes by the released number of rows.
+        The number of bins, at least 2, also by position or name of the feature; features that a
+        dict does not name get 5. Powers of two are the most accurate for their number. "auto" goes
+        by the released number of rows.
     encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot"
         A sparse matrix of indicators, a dense one, or bin numbers.
     dtype : {np.float32, np.float64} or None, default=None
