@@ -75,11 +75,12 @@ def test_extra_sklearn_checks(estimator, name):
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])
-def test_sparse_output_in_a_dataframe_raises_what_sklearn_raises(container):
+def test_sparse_output_in_a_dataframe_raises_as_sklearn_does(container):
     X = np.random.default_rng(0).normal(size=(100, 2))
     messages = []
     for estimator in (DPKBinsDiscretizer(), KBinsDiscretizer(strategy="uniform")):
         with pytest.raises(ValueError) as error:
             estimator.set_output(transform=container).fit_transform(X)
         messages.append(str(error.value))
-    assert messages[0] == messages[1]
+    beginning = "The transformer outputs a scipy sparse matrix. "
+    assert all(message.startswith(beginning) for message in messages)

@@ -35,7 +35,6 @@ _MASS_BELOW, _NEGATIVE_SHARE = 0.2, 0.5
 _LANDMARKS = np.arange(4.0)
 _LARGEST_INTEGER = 1e6
 _N_PARTS = 16
-_LEAST_WIDTH = 1e-300
 _LEAST_TOTAL = 1e-290  # of masses: a share of less would overflow
 
 
@@ -154,7 +153,8 @@ def _rings_or_parts(kinds, is_open_lo, low, high, beyond):
     distance = np.abs(end - beyond)
     shapes = np.where(is_between, _BETWEEN, np.where(distance > 0, _AROUND_TWO, _AROUND_ONE))
     of_end = np.where(end != 0, np.abs(end), 1.0)
-    width = np.maximum((high - low) / _N_PARTS, _LEAST_WIDTH)
+    width = (high - low) / _N_PARTS
+    width = np.where(width > 0, width, 1.0)
     scale = np.where(is_between, width, np.where(distance > 0, distance, of_end))
     refined = 2 * np.where(is_between, width, np.maximum(scale, np.abs(end)))
     next_decade = 10.0 ** np.ceil(np.log10(np.maximum(np.minimum(refined, 1e300), 1e-300)))
