@@ -6,6 +6,7 @@ import copy
 import pickle
 import re
 import threading
+import warnings
 
 import joblib
 import numpy as np
@@ -129,6 +130,20 @@ def test_nothing_in_fit_raises_or_warns_because_of_what_the_numbers_are(estimato
     fitted = clone(estimator).fit(column[:, None])
     assert np.isfinite(released(fitted)).all()
     fitted.transform(column[:, None])
+
+
+@both
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_a_signalling_nan_warns_in_no_thread(estimator, n_jobs):
+    """Its conversion to float64 is an invalid operation, which NumPy would warn of."""
+    X = np.ones((60, 4), dtype=np.float32)
+    X.view(np.uint32)[3, 1] = 0x7FA00000
+    quiet = clone(estimator).set_params(n_jobs=n_jobs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        quiet.fit(X)
+        quiet.fit(X, groups=np.arange(60) // 2)
+        quiet.fit_batches([X[:30], X[30:]])
 
 
 @both

@@ -4,6 +4,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 from joblib import effective_n_jobs
 
 _SECONDS_BETWEEN_LINES = 0.5
@@ -18,8 +19,13 @@ def in_threads(function, arguments, n_jobs):
     n_threads = min(effective_n_jobs(n_jobs), len(arguments))
     if n_threads <= 1:
         return [function(argument) for argument in arguments]
+
+    def silently(argument):  # a thread does not inherit the caller's errstate
+        with np.errstate(all="ignore"):
+            return function(argument)
+
     with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(function, arguments))
+        return list(pool.map(silently, arguments))
 
 
 def blocks_of_columns(n_columns, n_jobs, most=8):
