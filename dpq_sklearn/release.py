@@ -258,7 +258,8 @@ def plan_automatically(finenesses, **request):
         part: max(getattr(loss, part) for loss in losses)
         for part in ("eps", "delta", "rho", "pure_eps")
     }
-    return replace(plans[0], loss=replace(losses[0], **worst), finer_plans=tuple(plans[1:]))
+    dearest = max(losses, key=lambda loss: (loss.delta, loss.pure_eps))
+    return replace(plans[0], loss=replace(dearest, **worst), finer_plans=tuple(plans[1:]))
 
 
 def plan_counts(n_counts, *, eps, delta, rho, parts=1, neighbours=ROWS):

@@ -73,7 +73,7 @@ def result_or_error(function, *arguments):
     try:
         with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
             return function(*arguments)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         return error.with_traceback(None)
 
 

@@ -262,8 +262,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         leaves nothing fitted.
         """
         n_features = draft.n_features_in_
+        facts = n_features, source.default_resolution, neighbours_of(groups)
         paid = pay(
-            draft._plan(n_features, source.default_resolution, neighbours_of(groups)),
+            draft._plan(*facts),
             self.ledger,
             self.random_state,
             what=f"{type(self).__name__}.{method}",
@@ -276,7 +277,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         def replan(**changes):
             other = copy(self)
             vars(other).update(changes)
-            return other._plan(n_features)
+            return other._plan(*facts)
 
         # From here on released numbers and public facts decide, about the warning, too.
         with np.errstate(all="ignore"):
