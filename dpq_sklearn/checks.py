@@ -29,9 +29,9 @@ def shown(value):
 
 
 def checked_positive(value, name):
-    """Return `value` as a float if it is a finite positive number."""
-    if not _is_number(value) or not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a finite number > 0, got {shown(value)}.")
+    """Return `value` as a float if it is a positive number whose square is finite."""
+    if not _is_number(value) or not 0 < value < 1e100:
+        raise ValueError(f"{name} must be a finite number > 0 and < 1e100, got {shown(value)}.")
     return float(value)
 
 

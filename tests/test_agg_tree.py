@@ -353,4 +353,4 @@ def test_a_budget_too_small_to_be_guaranteed_is_refused():
 
 
 def test_budgets_of_single_draws_are_left_to_mechanisms_that_make_some():
-    assert not AggregateTree().can_serve([0.5], Budget(1.0, "draw"))
+    assert AggregateTree().composed_budgets([[0.5]], [1.0], 1.0, 1e-6) is None

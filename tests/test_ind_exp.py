@@ -239,6 +239,6 @@ def test_release_always_gives_ascending_cells(eps):
 
 
 def test_a_budget_too_small_to_be_guaranteed_is_refused():
-    assert IND.can_serve([0.3, 0.6], Budget(1e-10, "eps"))
+    assert IND.typical_error([0.3, 0.6], Budget(1e-10, "eps")) < math.inf
     for unit in ("eps", "rho", "draw"):
         assert_refuses(IND, [0.3, 0.6], Budget(1e-13 if unit != "rho" else 1e-25, unit))

@@ -306,8 +306,6 @@ def test_a_budget_too_small_to_be_guaranteed_is_refused(m, budget):
 
 
 def test_budgets_of_single_draws_are_left_to_mechanisms_with_several():
-    assert not JOINT.can_serve([0.5], Budget(1.0, "draw"))
-    assert JOINT.typical_error([0.5], Budget(1.0, "draw")) == math.inf
     assert JOINT.composed_budgets([[0.5]], [1.0], 1.0, 1e-6) is None
 
 

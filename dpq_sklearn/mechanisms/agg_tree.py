@@ -44,9 +44,6 @@ class AggregateTree(Mechanism):
     def _noise(self, budget, n_counts):
         return CountNoise(budget.part(1 / self.height), n_counts, RECORD_WEIGHT)
 
-    def can_serve(self, quantiles, budget):
-        return CountNoise.can_serve(budget.part(1 / self.height), self.branching**self.height)
-
     def cost(self, quantiles, budget):
         costs = [
             self._noise(budget, self.branching**depth).cost() for depth in range(1, self.height + 1)
@@ -58,9 +55,10 @@ class AggregateTree(Mechanism):
 
     def typical_error(self, quantiles, budget):
         """Return the standard deviation of the noise of a leaf's count."""
-        if not self.can_serve(quantiles, budget):
+        try:
+            return self._noise(budget, self.branching**self.height).deviation()
+        except ValueError:
             return math.inf
-        return self._noise(budget, self.branching**self.height).deviation()
 
 
 def tree_counts(ranks, column, height, branching):

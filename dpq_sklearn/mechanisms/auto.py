@@ -29,7 +29,7 @@ class AutomaticChoice(Mechanism):
         """Return the mechanism for these quantiles and this budget."""
         aq, joint_exp = self._aq, self._joint_exp
         is_quick = joint_exp.n_log_weights(quantiles, budget) <= MOST_LOG_WEIGHTS
-        if len(quantiles) < FEWEST_ALWAYS_AQ and is_quick:
+        if budget.unit != "draw" and len(quantiles) < FEWEST_ALWAYS_AQ and is_quick:
             error = joint_exp.typical_error(quantiles, budget)
             if error < CLEARLY_LESS * aq.typical_error(quantiles, budget):
                 return joint_exp

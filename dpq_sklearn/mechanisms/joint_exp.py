@@ -27,7 +27,7 @@ from dpq_sklearn.accounting.budgets import DRAW_ERROR, exponential_cost
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.random import LN2
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
-from dpq_sklearn.mechanisms.protocol import Mechanism, is_enough
+from dpq_sklearn.mechanisms.protocol import Mechanism
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,6 @@ class JointExponential(Mechanism):
     def cost(self, quantiles, budget):
         error = self._error(quantiles, budget)
         return exponential_cost([self.score(quantiles, budget).eps], 1, error)
-
-    def can_serve(self, quantiles, budget):
-        return budget.unit != "draw" and is_enough(budget, 1, self._error(quantiles, budget))
 
     def n_log_weights(self, quantiles, budget):
         """Return about how many logarithms of weights a release adds up: its time and memory."""

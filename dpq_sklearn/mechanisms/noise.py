@@ -10,7 +10,6 @@ import math
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, ROUNDING, Cost
-from dpq_sklearn.mechanisms.protocol import LARGEST_SHARE_OF_ROUNDING, is_enough
 
 # Less noise than this has outcomes so improbable that a float cannot hold their probability.
 # A larger budget is not spent in full.
@@ -42,14 +41,6 @@ class CountNoise:
                     "guaranteed in floating point."
                 )
             self._variance = max(unit**2 / (2 * ideal), LEAST_VARIANCE)
-
-    @staticmethod
-    def can_serve(budget, n_counts):
-        """Return whether the errors of rounding leave most of the budget."""
-        if budget.unit == "rho":
-            errors = _gaussian_errors(budget.amount, n_counts)
-            return errors < LARGEST_SHARE_OF_ROUNDING * budget.amount
-        return budget.unit == "eps" and is_enough(budget, n_counts)
 
     def draw(self, randomness):
         """Return the noise of all counts: int64."""

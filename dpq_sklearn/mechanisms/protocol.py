@@ -3,11 +3,6 @@
 import math
 from abc import ABC, abstractmethod
 
-from dpq_sklearn.accounting.budgets import DRAW_ERROR, exponential_cost
-
-# A mechanism does not volunteer for a budget of which rounding could cost more than this share.
-LARGEST_SHARE_OF_ROUNDING = 0.4
-
 
 class Mechanism(ABC):
     """A way to release the quantiles of columns.
@@ -38,22 +33,16 @@ class Mechanism(ABC):
         NaN where it depends on the data.
         """
 
-    def can_serve(self, quantiles, budget):
-        """Return whether the budget is of a known unit and large beside the errors of rounding.
-
-        By default there is one draw for each quantile.
-        """
-        return is_enough(budget, len(quantiles))
-
     def typical_error(self, quantiles, budget):
         """Return one number by which accounts and mechanisms can be compared: less is better.
 
         By default it is the mean error in rank. Infinite where the mechanism cannot serve the
         budget.
         """
-        if not self.can_serve(quantiles, budget):
+        try:
+            return float(self.rank_errors(quantiles, budget).mean())
+        except ValueError:  # too little to be guaranteed in floating point
             return math.inf
-        return float(self.rank_errors(quantiles, budget).mean())
 
     def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
@@ -63,10 +52,3 @@ class Mechanism(ABC):
         mechanism has no composition of its own.
         """
         return None
-
-
-def is_enough(budget, n_draws, error=DRAW_ERROR):
-    """Return whether so many exponential draws with this error leave most of the budget."""
-    cost = exponential_cost([budget.exponential_eps()], n_draws, error)
-    spent = cost.rho if budget.unit == "rho" else cost.eps
-    return spent < (1 + LARGEST_SHARE_OF_ROUNDING) * budget.amount
