@@ -30,9 +30,13 @@ def shown(value):
 
 def checked_positive(value, name):
     """Return `value` as a float if it is a positive number whose square is finite."""
-    if not _is_number(value) or not 0 < value < 1e100:
+    try:
+        number = float(value) if _is_number(value) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not 0 < number < 1e100:
         raise ValueError(f"{name} must be a finite number > 0 and < 1e100, got {shown(value)}.")
-    return float(value)
+    return number
 
 
 def checked_delta(value):

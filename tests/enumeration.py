@@ -23,6 +23,7 @@ from dpq_sklearn.engine.grid import Grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
 from dpq_sklearn.mechanisms import aq as aq_module
 
+AQ = aq_module.ApproximateQuantiles()
 _NODES_AT_ONCE = 2**13
 
 
@@ -172,6 +173,12 @@ def split_in_the_middle(ranks, nodes, positions):
     return low + (high - low) // 2
 
 
+def levels_of(quantiles, budgets):
+    """The levels of AQ's trees, as a release has them."""
+    quantiles = tuple(tuple(map(float, q)) for q in quantiles)
+    return aq_module.levels_of_columns(AQ, quantiles, tuple(budgets))
+
+
 def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leaves=False):
     """Return the root of the exact distributions of AQ, for all columns of `ranks`.
 
@@ -180,9 +187,8 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
     grid, n_datasets = ranks.grid, ranks.total_weights.size
     per_cell, last_end = grid.positions_per_cell, len(quantiles) + 1
     rows = {}
-    for level in aq_module.levels_of_columns([quantiles], [budget]):
-        for row in zip(*(getattr(level, name).tolist() for name in vars(level)), strict=True):
-            rows[row[4:6]] = row
+    for level in levels_of([quantiles], [budget]):
+        rows |= {row[4:6]: row for row in level.tolist()}
 
     def visit(below, above, positions, split_ranks):
         if (below, above) not in rows:

@@ -21,13 +21,12 @@ from dpq_sklearn.engine.random import SystemRandomness, make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
 from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms.aq import (
-    ApproximateQuantiles,
     draw_pattern,
     eps_of_nodes,
-    levels_of_columns,
     quantile_nodes,
 )
 from tests.enumeration import (
+    AQ,
     aq_distribution,
     aq_draws,
     cell_distribution,
@@ -35,6 +34,7 @@ from tests.enumeration import (
     datasets,
     hockey_stick,
     joint_distribution,
+    levels_of,
     lumpy_grid,
     place_weights,
     ranks_of_weights,
@@ -49,8 +49,6 @@ from tests.enumeration import (
     worst_range_rho,
     worst_rho,
 )
-
-AQ = ApproximateQuantiles()
 
 QUARTILES = [0.25, 0.5, 0.75]
 QUANTILES = {
@@ -420,7 +418,7 @@ def test_release_draws_from_the_nodes_that_are_enumerated(seed, monkeypatch):
         for column in range(4)
     ]
     at = {(column, tree.quantile): (tree, 0) for column, tree in enumerate(trees)}
-    for level, (nodes, drawn) in zip(levels_of_columns(quantiles, budgets), seen, strict=True):
+    for level, (nodes, drawn) in zip(levels_of(quantiles, budgets), seen, strict=True):
         weights = place_weights(ranks, nodes)
         for row, (column, quantile) in enumerate(zip(level.column, level.index, strict=True)):
             tree, history = at.pop((column, quantile))
@@ -539,7 +537,7 @@ def test_draws_of_a_level_have_one_eps_with_a_budget_of_draws(m, n_early):
     pattern, early_leaf = draw_pattern(quantiles)
     assert min(pattern) == 1.0
     n_found = 0
-    for depth, level in enumerate(levels_of_columns([quantiles], [Budget(0.4, "draw")])):
+    for depth, level in enumerate(levels_of([quantiles], [Budget(0.4, "draw")])):
         is_early = level.is_leaf & (depth == len(pattern) - 2)
         expected = 0.4 * np.where(is_early, early_leaf, pattern[depth])
         np.testing.assert_allclose(level.eps, expected, rtol=1e-4)
@@ -589,9 +587,9 @@ def test_levels_have_every_quantile_once_between_those_that_are_known():
     sizes = (5, 12)
     known = {(column, end) for column, m in enumerate(sizes) for end in (0, m + 1)}
     quantiles = [np.arange(1, m + 1) / (m + 1) for m in sizes]
-    for level in levels_of_columns(quantiles, [Budget(1.0, "eps"), Budget(0.5, "rho")]):
+    for level in levels_of(quantiles, [Budget(1.0, "eps"), Budget(0.5, "rho")]):
         new = set()
-        for column, _, _, index, below, above, neighbour, _, is_leaf in rows_of(level):
+        for column, _, _, index, below, above, neighbour, _, is_leaf in level.tolist():
             assert below < index < above and {(column, below), (column, above)} <= known
             assert is_leaf == (above - below == 2)
             if below == 0 or above == sizes[column] + 1:
@@ -600,10 +598,6 @@ def test_levels_have_every_quantile_once_between_those_that_are_known():
         assert new.isdisjoint(known)
         known |= new
     assert len(known) == 7 + 14
-
-
-def rows_of(level):
-    return zip(*(getattr(level, field).tolist() for field in vars(level)), strict=True)
 
 
 def next_known(known, column, below, above, m):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.accounting.composition import adaptive_delta
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms.ind_exp import IndependentExponential
 from tests.enumeration import (
     datasets,
@@ -43,7 +45,10 @@ def cell_chances(weights, grid, quantiles, budget):
     """The chance of each cell, of each quantile, of each dataset (a row of weights of cells)."""
     n_datasets = len(weights)
     ranks = ranks_of_weights(weights, grid)
-    nodes = IND.nodes(ranks, [quantiles] * n_datasets, [budget] * n_datasets)
+    with mock.patch.object(aq_module, "draw") as draw:
+        draw.side_effect = lambda ranks, nodes, randomness: (nodes.lo, nodes.lo_rank)
+        IND.release(ranks, [quantiles] * n_datasets, [budget] * n_datasets, None)
+    ((_, nodes, _),) = (call.args for call in draw.call_args_list)
     of_cells = place_weights(ranks, nodes)[:, :: grid.positions_per_cell]
     chances = of_cells / of_cells.sum(axis=1, keepdims=True)
     return chances.reshape(n_datasets, len(quantiles), -1)

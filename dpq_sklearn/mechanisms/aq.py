@@ -7,7 +7,6 @@ nodes of a level are drawn together.
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -141,43 +140,28 @@ def rank_variances(nodes, own):
     return [variances[index] for index in range(1, end)]
 
 
-@dataclass(frozen=True)
-class Level:
-    """The nodes of one level of the trees of all columns, which are drawn together.
-
-    Arrays of the fields of `QuantileNode`, the column of each node and its eps.
-    """
-
-    column: np.ndarray
-    eps: np.ndarray
-    depth: np.ndarray
-    index: np.ndarray
-    below: np.ndarray
-    above: np.ndarray
-    beyond: np.ndarray
-    q: np.ndarray
-    is_leaf: np.ndarray
-
-
-def levels_of_columns(quantiles, budgets):
-    """Return the levels of the trees of all columns from the roots down."""
-    return _levels_of_columns(tuple(tuple(map(float, q)) for q in quantiles), tuple(budgets))
-
-
 @lru_cache(maxsize=32)
-def _levels_of_columns(quantiles, budgets):
+def levels_of_columns(mechanism, quantiles, budgets):
+    """Return the levels of the trees of all columns, from the roots down: what is drawn together.
+
+    A level is an array of records: `QuantileNode`s with their column and their eps.
+    """
     rows = [
         (column, eps, *node)
         for column, of_column in enumerate(zip(quantiles, budgets, strict=True))
-        for node, eps in zip(quantile_nodes(of_column[0]), eps_of_nodes(*of_column), strict=True)
+        for node, eps in zip(*mechanism.nodes_and_eps(*of_column), strict=True)
     ]
-    fields = Level(*map(np.array, zip(*rows, strict=True)))
-    in_levels = [fields.depth == depth for depth in range(fields.depth.max() + 1)]
-    return [Level(*(field[rows] for field in vars(fields).values())) for rows in in_levels]
+    nodes = np.rec.fromrecords(rows, names=("column", "eps", *QuantileNode._fields))
+    return [nodes[nodes.depth == depth] for depth in range(nodes.depth.max() + 1)]
 
 
 class ApproximateQuantiles(Mechanism):
     """The AQ mechanism."""
+
+    def nodes_and_eps(self, quantiles, budget):
+        """Return the nodes of a column, level by level, and the eps of each."""
+        quantiles = tuple(map(float, quantiles))
+        return quantile_nodes(quantiles), eps_of_nodes(quantiles, budget)
 
     def release(self, ranks, quantiles, budgets, randomness):
         """Return one cell for each of the ascending distinct quantiles of each column, ascending.
@@ -201,7 +185,8 @@ class ApproximateQuantiles(Mechanism):
         positions[:, 0] = per_cell * grid.first
         positions[every, n_quantiles + 1] = per_cell * grid.end - 1
         split_ranks[every, n_quantiles + 1] = per_cell * ranks.total_weights
-        for level in levels_of_columns(quantiles, budgets):
+        as_tuples = tuple(tuple(map(float, q)) for q in quantiles), tuple(budgets)
+        for level in levels_of_columns(self, *as_tuples):
             column, below, above = level.column, level.below, level.above
             lo, hi = positions[column, below], positions[column, above]
             is_released = np.array((below > 0, above <= n_quantiles[column]))
@@ -222,7 +207,7 @@ class ApproximateQuantiles(Mechanism):
     def cost(self, quantiles, budget):
         """Return what `release` costs: that of the most expensive path."""
         paths = {(0, len(quantiles) + 1): []}
-        for node, eps in zip(*_nodes_and_eps(quantiles, budget), strict=True):
+        for node, eps in zip(*self.nodes_and_eps(quantiles, budget), strict=True):
             path = [*paths[node.below, node.above], eps]
             paths[node.below, node.index] = paths[node.index, node.above] = path
         dearest = (max(paths.values(), key=lambda path: sum(e**k for e in path)) for k in (1, 2))
@@ -248,10 +233,5 @@ class ApproximateQuantiles(Mechanism):
         return tuple(Budget(scale * weight, "draw") for weight in weights)
 
     def rank_errors(self, quantiles, budget):
-        nodes, eps = _nodes_and_eps(quantiles, budget)
+        nodes, eps = self.nodes_and_eps(quantiles, budget)
         return np.sqrt(rank_variances(nodes, [1 / of_node**2 for of_node in eps]))
-
-
-def _nodes_and_eps(quantiles, budget):
-    quantiles = tuple(map(float, quantiles))
-    return quantile_nodes(quantiles), eps_of_nodes(quantiles, budget)
