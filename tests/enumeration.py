@@ -1,6 +1,6 @@
 """Exact output distributions on tiny grids, from the very weights that the package draws with.
 
-Many datasets are the columns of one `CellWeights`, so that all their nodes are worked out together.
+Many datasets are the columns of one `Ranks`, so that all their nodes are worked out together.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from dpq_sklearn.engine.exponential import (
     rank_intervals,
 )
 from dpq_sklearn.engine.grid import Grid
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms import aq as aq_module
 
 AQ = aq_module.ApproximateQuantiles()
@@ -70,7 +70,7 @@ def cell_measures(grid):
 def column_of(counts, grid):
     """The ranks of a column with so many records in each cell."""
     cells = np.repeat(np.arange(grid.end[0]), counts)
-    return SortedColumns(grid.middles(cells, np.zeros_like(cells))[None], grid)
+    return Ranks.of_sorted(grid.middles(cells, np.zeros_like(cells))[None], grid)
 
 
 def summary_of(counts, grid):
@@ -81,7 +81,7 @@ def summary_of(counts, grid):
 def ranks_of_weights(weights, grid):
     """The ranks of many datasets: one column for each row of weights, which has one a cell."""
     summaries = [Summary(np.flatnonzero(row), row[row > 0]) for row in np.asarray(weights)]
-    return CellWeights(summaries, grid[np.zeros(len(summaries), dtype=int)])
+    return Ranks.of_summaries(summaries, grid[np.zeros(len(summaries), dtype=int)])
 
 
 def datasets(n_cells, most):

@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness, make_randomness
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, SortedColumns
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from tests.enumeration import ranks_of_weights, renyi_divergence, worst_log_ratio
 
 UNBOUNDED = (-np.inf, np.inf)
@@ -60,7 +60,7 @@ def worst_rho_of(exact, pairs, orders=(1.01, 2.0)):
 
 def sorted_column(values, bounds=UNBOUNDED):
     """The ranks of one column at full resolution."""
-    return SortedColumns(np.sort(np.array(values, dtype=float))[None], make_grid([bounds]))
+    return Ranks.of_sorted(np.sort(np.array(values, dtype=float))[None], make_grid([bounds]))
 
 
 def sample(mechanism, counts, grid, quantiles, budget, seed, n_draws):
@@ -92,7 +92,7 @@ def simulated_rank_errors(mechanism, columns, quantiles, budget, seed=0):
     n_columns, n_rows = columns.shape
     grid = make_grid([UNBOUNDED])[np.zeros(n_columns, dtype=int)]
     released = mechanism.release(
-        SortedColumns(columns, grid),
+        Ranks.of_sorted(columns, grid),
         [quantiles] * n_columns,
         [budget] * n_columns,
         make_randomness(seed),

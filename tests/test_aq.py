@@ -18,7 +18,7 @@ from dpq_sklearn.engine.base_measure import StepMeasure
 from dpq_sklearn.engine.exponential import Scores, draw, rank_intervals
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness, make_randomness
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms.aq import (
     draw_pattern,
@@ -380,7 +380,7 @@ def test_equal_rows_of_a_person_are_one_row(k):
     shared = summarize(np.repeat(people, k), grid, 0, weights)
     alone = summarize(people, grid, 0)
     distributions = [
-        aq_distribution(CellWeights([summary], grid), QUARTILES, Budget(1.0, "eps"))
+        aq_distribution(Ranks.of_summaries([summary], grid), QUARTILES, Budget(1.0, "eps"))
         for summary in (shared, alone)
     ]
     assert distributions[0] == distributions[1]
@@ -409,7 +409,7 @@ def test_release_draws_from_the_nodes_that_are_enumerated(seed, monkeypatch):
     grids = [tiny_grid(n, 2, ends) for n, ends in zip((5, 4, 3, 4), open_ends, strict=True)]
     counts = [(2, 1, 0, 3, 1), (0, 30, 8, 1), (1, 0, 0), (0, 0, 0, 0)]
     summaries = [Summary(np.arange(len(c)), np.array(c) * RECORD_WEIGHT) for c in counts]
-    ranks = CellWeights(summaries, side_by_side(grids))
+    ranks = Ranks.of_summaries(summaries, side_by_side(grids))
     quantiles = [QUANTILES["fifths"], QUANTILES["eighths"], [0.3], QUARTILES]
     budgets = [Budget(2.0, "eps"), Budget(0.3, "rho"), Budget(0.5, "eps"), Budget(0.7, "draw")]
     cells, seen = spied_release(monkeypatch, ranks, quantiles, budgets, seed)
@@ -635,7 +635,7 @@ def test_release_always_gives_ascending_cells(bounds, eps):
     quantiles = [np.arange(1, m + 1) / (m + 1) for m in (1, 2, 5, 100)] * len(numbers)
     grid = make_grid([bounds] * len(values))
     with np.errstate(all="ignore"):
-        ranks = SortedColumns(values, grid)
+        ranks = Ranks.of_sorted(values, grid)
         released = AQ.release(
             ranks, quantiles, [Budget(eps, "eps")] * len(values), SystemRandomness()
         )
@@ -647,7 +647,7 @@ def test_release_always_gives_ascending_cells(bounds, eps):
 
 def test_ten_thousand_quantiles_of_a_thousand_records(rng):
     values = np.sort(rng.normal(size=(2, 1000)))
-    ranks = SortedColumns(values, make_grid([(-np.inf, np.inf)] * 2))
+    ranks = Ranks.of_sorted(values, make_grid([(-np.inf, np.inf)] * 2))
     quantiles = [np.arange(1, 10_001) / 10_001, [0.5]]
     budgets = [Budget(1.0, "eps")] * 2
     cells, _ = AQ.release(ranks, quantiles, budgets, SystemRandomness())
@@ -656,7 +656,7 @@ def test_ten_thousand_quantiles_of_a_thousand_records(rng):
 
 def test_a_budget_without_end_gives_the_exact_quantiles():
     values = np.sort(np.arange(1.0, 1000.0))[None]
-    ranks = SortedColumns(values, make_grid([(-np.inf, np.inf)]))
+    ranks = Ranks.of_sorted(values, make_grid([(-np.inf, np.inf)]))
     quantiles = np.arange(1, 100) / 100
     (cells,) = AQ.release(ranks, [quantiles], [Budget(1e9, "eps")], make_randomness(0))
     edges = ranks.grid.lower_edges(np.array((cells, cells + 1)), np.zeros_like(cells))
@@ -666,7 +666,7 @@ def test_a_budget_without_end_gives_the_exact_quantiles():
 
 
 def test_a_seed_repeats_the_release_and_another_does_not(rng):
-    ranks = SortedColumns(np.sort(rng.normal(size=(3, 500))), make_grid([(-np.inf, np.inf)] * 3))
+    ranks = Ranks.of_sorted(np.sort(rng.normal(size=(3, 500))), make_grid([(-np.inf, np.inf)] * 3))
     budgets = [Budget(1.0, "eps")] * 3
     one, same, other = (
         np.concatenate(AQ.release(ranks, [QUARTILES] * 3, budgets, make_randomness(seed)))
@@ -690,7 +690,7 @@ def test_result_does_not_depend_on_the_number_of_threads(rng):
 def test_more_records_than_ranks_can_count_are_refused():
     many = Summary(np.array([1]), np.array([2**34 * RECORD_WEIGHT]))
     with pytest.raises(OverflowError, match="at most"):
-        CellWeights([many], make_grid([(0.0, 1.0)]))
+        Ranks.of_summaries([many], make_grid([(0.0, 1.0)]))
 
 
 @pytest.mark.parametrize("eps", [1e-9, 1.0, 1e9])
@@ -698,7 +698,7 @@ def test_the_largest_datasets_do_not_overflow(eps):
     """2^34 - 1 records: ranks in ticks are just below 2^62."""
     counts = np.array([2**33, 1, 2**33 - 2])
     summary = Summary(np.array([3, 10**9, 2 * 10**9]), counts * RECORD_WEIGHT)
-    ranks = CellWeights([summary], make_grid([(-np.inf, np.inf)]))
+    ranks = Ranks.of_summaries([summary], make_grid([(-np.inf, np.inf)]))
     quantiles = np.arange(1, 32) / 32
     (cells,) = AQ.release(ranks, [quantiles], [Budget(eps, "eps")], make_randomness(0))
     assert np.all(np.diff(cells) >= 0)

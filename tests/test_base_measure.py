@@ -10,7 +10,7 @@ from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.base_measure import PLAIN_SHARES, step_measure
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import SortedColumns
+from dpq_sklearn.engine.ranks import Ranks
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 
 INF = np.inf
@@ -181,7 +181,7 @@ def test_releases_between_the_smallest_floats_are_ascending_and_in_the_grid(boun
     values = np.sort(rng.normal(size=(1, 20)), axis=1)
     for seed in range(10):
         (cells,) = ApproximateQuantiles().release(
-            SortedColumns(values, grid),
+            Ranks.of_sorted(values, grid),
             [(0.25, 0.5, 0.75)],
             [Budget(1.0, "eps")],
             make_randomness(seed),

@@ -14,7 +14,7 @@ from dpq_sklearn import (
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import SortedColumns
+from dpq_sklearn.engine.ranks import Ranks
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles, eps_of_nodes, quantile_nodes
 from dpq_sklearn.planning.expected_error import planned
 from dpq_sklearn.quality import AUTO_BINS, TOO_FAR_OFF, errors_in_bins
@@ -34,7 +34,7 @@ def simulated_rank_error(quantiles, n=4000, **request):
     first, width = np.pi / 30, np.e / 5
     plan = plan_of(quantiles, **request)
     x = first + width * (np.arange(n) + 0.5) / n
-    ranks = SortedColumns(np.tile(x, (TRIALS, 1)), make_grid([(0.0, 1.0)] * TRIALS))
+    ranks = Ranks.of_sorted(np.tile(x, (TRIALS, 1)), make_grid([(0.0, 1.0)] * TRIALS))
     q, budget = plan.quantiles[0], plan.budgets[0]
     cells = plan.mechanism.release(ranks, [q] * TRIALS, [budget] * TRIALS, make_randomness(0))
     estimates = ranks.grid.middles(np.array(cells), np.arange(TRIALS)[:, None])

@@ -28,7 +28,7 @@ from dpq_sklearn.engine.exponential import (
 )
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SeededRandomness
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from tests.enumeration import (
     cell_measures,
     column_of,
@@ -339,7 +339,7 @@ def weights_of_records(cells_and_counts):
     """The ranks of a column of the grid without bounds that has so many records in some cells."""
     cells, counts = zip(*cells_and_counts, strict=True)
     summary = Summary(np.array(cells), np.array(counts) * RECORD_WEIGHT)
-    return CellWeights([summary], make_grid([(-np.inf, np.inf)]))
+    return Ranks.of_summaries([summary], make_grid([(-np.inf, np.inf)]))
 
 
 @pytest.mark.parametrize("is_leaf", [False, True])
@@ -387,7 +387,7 @@ def test_no_data_make_very_many_rounds(side, is_leaf, monkeypatch):
 
 def test_work_of_a_node_depends_neither_on_the_records_nor_on_the_budget():
     for n, eps in itertools.product((10**4, 10**6), (1e-9, 1e-3, 0.5, 30.0)):
-        ranks = CellWeights(
+        ranks = Ranks.of_summaries(
             [Summary(np.arange(n) * 1000, np.full(n, RECORD_WEIGHT))],
             make_grid([(-np.inf, np.inf)]),
         )
@@ -415,7 +415,7 @@ def test_error_of_a_weight_is_far_below_what_is_reserved(seed):
     rng = np.random.default_rng(seed)
     values = np.sort(np.round(rng.standard_t(2, size=3000) * 100, 1))
     grid = make_grid([(-np.inf, np.inf)])
-    ranks, per_cell = SortedColumns(values[None], grid), grid.positions_per_cell
+    ranks, per_cell = Ranks.of_sorted(values[None], grid), grid.positions_per_cell
     n_nodes = 200
     column = np.zeros(n_nodes, dtype=int)
     ends = np.sort(rng.choice(values, (2, n_nodes)), axis=0)

@@ -36,7 +36,7 @@ from dpq_sklearn.data.groups import _FEW_ROWS, checked_groups, weights_of_rows
 from dpq_sklearn.data.sources import Table
 from dpq_sklearn.data.summaries import summarize
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.agg_tree import tree_counts
 from dpq_sklearn.release import plan_release
 from tests.enumeration import place_weights, tiny_grid, whole_node
@@ -432,7 +432,7 @@ def test_the_ranks_of_a_table_are_those_of_its_summaries(bounds, resolution, rng
     grid = make_grid([bounds] * 4, resolution)
     ranks = Table(X.copy(), None, groups).read(grid).ranks
     summaries = [summarize(X[:, j].copy(), grid, j, weights) for j in range(4)]
-    expected = CellWeights(summaries, grid)
+    expected = Ranks.of_summaries(summaries, grid)
     assert np.array_equal(ranks.total_weights, expected.total_weights)
     for j, summary in enumerate(summaries):
         assert np.all(summary.weights > 0)

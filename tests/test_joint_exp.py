@@ -11,7 +11,7 @@ from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget
 from dpq_sklearn.data.summaries import Summary, summarize
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness, make_randomness
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights, SortedColumns
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.joint_exp import (
     JointExponential,
     decaying_sums,
@@ -354,8 +354,8 @@ def test_sources_of_ranks_give_the_same_release(rng):
     grid = make_grid([UNBOUNDED])
     values = np.concatenate((rng.normal(size=3000), np.full(2000, 0.5), np.full(900, -1.0)))
     sources = (
-        SortedColumns(np.sort(values)[None], grid),
-        CellWeights([summarize(values, grid, 0)], grid),
+        Ranks.of_sorted(np.sort(values)[None], grid),
+        Ranks.of_summaries([summarize(values, grid, 0)], grid),
     )
     released = [
         JOINT.release(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(5))[0]
@@ -411,7 +411,7 @@ def ties(n_records):
     """Most records in one cell, some in two others."""
     grid = make_grid([UNBOUNDED])
     weights = np.array([n_records // 10, n_records, n_records // 10]) * RECORD_WEIGHT
-    return CellWeights([Summary(grid.cells_of(np.array([1.0, 7.0, 9.0]), 0), weights)], grid)
+    return Ranks.of_summaries([Summary(grid.cells_of(np.array([1.0, 7.0, 9.0]), 0), weights)], grid)
 
 
 @pytest.mark.parametrize("eps", [1.0, 30.0])
@@ -429,14 +429,14 @@ def test_work_does_not_grow_with_ties_and_the_atom_is_hit(eps):
 def test_far_records_are_never_looked_at(rng):
     """The work does not grow with n: only records near their targets are asked for."""
 
-    class Watched(SortedColumns):
+    class Watched(Ranks):
         asked = 0
 
         def around_ranks(self, columns, weights):
             self.asked += weights.size
             return super().around_ranks(columns, weights)
 
-    ranks = Watched(np.sort(rng.normal(size=(1, 200_000))), make_grid([UNBOUNDED]))
+    ranks = Watched.of_sorted(np.sort(rng.normal(size=(1, 200_000))), make_grid([UNBOUNDED]))
     JOINT.release(ranks, [FIFTHS], [Budget(1.0, "eps")], SystemRandomness())
     assert 0 < ranks.asked < 5000
 

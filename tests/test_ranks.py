@@ -1,4 +1,4 @@
-"""Both sources of ranks agree with counting."""
+"""Ranks of numbers and of summaries agree with counting."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,7 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import (
     MOST_RECORDS,
     RECORD_WEIGHT,
-    CellWeights,
-    SortedColumns,
+    Ranks,
     first_at_least,
 )
 from tests.enumeration import middle_rank, tiny_grid, whole_node
@@ -40,7 +39,7 @@ def sources(table, bounds, resolution):
     cells = [
         np.sort(grid.cells_of(row[~np.isnan(row)], column)) for column, row in enumerate(values)
     ]
-    return (SortedColumns(np.sort(values), grid), CellWeights(summaries, grid)), cells
+    return (Ranks.of_sorted(np.sort(values), grid), Ranks.of_summaries(summaries, grid)), cells
 
 
 @given(table=tables, data=st.data(), resolution=st.sampled_from([2, 8, 24, 40]))
@@ -98,7 +97,7 @@ def test_weights_of_cells_add_up(weights, data):
     """Weights need not be whole records, and a cell may have none."""
     grid = tiny_grid(12, 2)
     summary = Summary(np.arange(len(weights)), np.array(weights))
-    ranks = CellWeights([summary], grid)
+    ranks = Ranks.of_summaries([summary], grid)
     below = np.cumsum([0, *weights])
     zero = np.zeros(1, dtype=int)
     for cell in range(len(weights)):
@@ -112,7 +111,7 @@ def test_weights_of_cells_add_up(weights, data):
 
 def test_rank_is_spread_evenly_over_the_positions_of_the_cell():
     grid = tiny_grid(2, 4)
-    ranks = CellWeights([Summary(np.array([1]), np.array([2 * RECORD_WEIGHT]))], grid)
+    ranks = Ranks.of_summaries([Summary(np.array([1]), np.array([2 * RECORD_WEIGHT]))], grid)
     middles = [middle_rank(ranks, position) / RECORD_WEIGHT for position in range(8)]
     assert middles == [0, 0, 0, 0, 1, 3, 5, 7]  # 2 records = 8 ticks, half a step at each end
     node = whole_node(ranks, 0.5, 1.0)
@@ -128,7 +127,7 @@ def test_rank_is_spread_evenly_over_the_positions_of_the_cell():
 def test_ranks_are_exact_for_very_many_records():
     grid = make_grid([(-INF, INF)])
     counts = np.array([2**33, 2**33 - 1])
-    ranks = CellWeights([Summary(np.array([5, 9]), counts * RECORD_WEIGHT)], grid)
+    ranks = Ranks.of_summaries([Summary(np.array([5, 9]), counts * RECORD_WEIGHT)], grid)
     position = 9 * grid.positions_per_cell + 1
     exact = RECORD_WEIGHT * (2**33 * grid.positions_per_cell + 3 * (2**33 - 1) // 2)
     assert abs(middle_rank(ranks, position) - exact) <= RECORD_WEIGHT // 2
@@ -142,8 +141,10 @@ def test_more_records_than_64_bits_can_count_are_refused():
         summaries = [few, few]
         summaries[column] = Summary(np.array([1, 2]), np.array([5, n - 5]) * RECORD_WEIGHT)
         with pytest.raises(OverflowError, match="at most 17179869183 records"):
-            CellWeights(summaries, grid)
-    CellWeights([few, Summary(np.array([1]), np.array([(MOST_RECORDS - 1) * RECORD_WEIGHT]))], grid)
+            Ranks.of_summaries(summaries, grid)
+    Ranks.of_summaries(
+        [few, Summary(np.array([1]), np.array([(MOST_RECORDS - 1) * RECORD_WEIGHT]))], grid
+    )
 
 
 def test_values_one_bit_from_an_edge_are_counted_in_their_cell():
@@ -157,7 +158,7 @@ def test_values_one_bit_from_an_edge_are_counted_in_their_cell():
                 near = np.nextafter(near, direction)
                 values.append(near)
         values = np.sort(np.concatenate(values))
-        ranks = SortedColumns(values[None], grid[[column]])
+        ranks = Ranks.of_sorted(values[None], grid[[column]])
         cells = grid.cells_of(values, column)
         for cell in range(int(grid.first[column]), int(grid.end[column])):
             before, behind = ranks.around_cells(np.array([0]), np.array([cell]))

@@ -20,7 +20,7 @@ from dpq_sklearn.data.summaries import (
     summarize,
 )
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, CellWeights
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from tests.enumeration import (
     aq_distribution,
     aq_draws,
@@ -211,7 +211,7 @@ def built_in_batches(counts, grid, n_batches):
 def draws_in_batches(all_counts, grid, n_batches, quantiles, eps):
     """The exact distributions of AQ for datasets that came in batches."""
     summaries = [built_in_batches(counts, grid, n_batches) for counts in all_counts]
-    ranks = CellWeights(summaries, grid[np.zeros(len(summaries), dtype=int)])
+    ranks = Ranks.of_summaries(summaries, grid[np.zeros(len(summaries), dtype=int)])
     return aq_draws(ranks, quantiles, Budget(eps, "eps"))
 
 
@@ -235,5 +235,5 @@ def test_distribution_through_batches_is_that_of_the_column():
     grid, budget = tiny_grid(3, 2), Budget(1.0, "eps")
     of_ranks = functools.partial(aq_distribution, quantiles=[0.2, 0.9], budget=budget)
     for counts in datasets(3, 2):
-        of_batches = of_ranks(CellWeights([built_in_batches(counts, grid, 3)], grid))
+        of_batches = of_ranks(Ranks.of_summaries([built_in_batches(counts, grid, 3)], grid))
         assert of_ranks(column_of(counts, grid)) == of_batches

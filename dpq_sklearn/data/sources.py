@@ -14,7 +14,7 @@ from dpq_sklearn.data.groups import weights_of_rows
 from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, SummaryBuilder, sort_weighted
 from dpq_sklearn.data.threads import Progress, blocks_of_columns, in_threads
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
-from dpq_sklearn.engine.ranks import CellWeights, SortedColumns, WeightedColumns
+from dpq_sklearn.engine.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _records(values, grid, groups, n_jobs):
     n_columns, n_rows = values.shape
     if groups is None or n_rows == 0:
         _for_blocks(lambda block: values[block].sort(axis=1), values, n_jobs)
-        return Records(SortedColumns(values, grid), n_rows)
+        return Records(Ranks.of_sorted(values, grid), n_rows)
     weights, n_people = weights_of_rows(groups)
     cells, below = values.view(np.int64), np.zeros((n_columns, n_rows + 1), dtype=np.int64)
 
@@ -69,7 +69,7 @@ def _records(values, grid, groups, n_jobs):
         np.cumsum(in_order, out=below[column, 1:])
 
     in_threads(sort, range(n_columns), n_jobs)
-    return Records(WeightedColumns(cells, below, grid), n_people)
+    return Records(Ranks.of_weighted(cells, below, grid), n_people)
 
 
 def _for_blocks(function, values, n_jobs):
@@ -129,7 +129,7 @@ class Batches:
                 n_records += self._add(read_matrix(table), groups, builders)
         at_least_one(self.progress.n_rows)
         summaries = [builder.summary() for builder in builders]
-        return Records(CellWeights(summaries, grid), n_records)
+        return Records(Ranks.of_summaries(summaries, grid), n_records)
 
     def _add(self, X, groups, builders):
         """Summarize a batch; return how many rows or people it has."""

@@ -4,10 +4,6 @@ A record weighs `RECORD_WEIGHT`, a whole number that several rows can share (`da
 weight of a cell is spread evenly over its positions, so a record adds to all ranks a ramp that
 climbs by at most one record inside its cell, whatever the ties. Ranks are exact integers in *rank
 ticks*: ``positions_per_cell`` ticks are one unit of weight.
-
-Two sources of ranks answer the same two questions: sorted columns, and (cell, weight) summaries,
-which can be merged. Neither splits the data for the mechanisms. Both hold many columns, and are
-asked about many places in many columns at once.
 """
 
 import numpy as np
@@ -17,137 +13,111 @@ RECORD_WEIGHT = 2**18
 MOST_RECORDS = 2**34
 
 
-class SortedColumns:
-    """Ranks of columns of numbers. Cells are worked out only where a mechanism looks."""
+class Ranks:
+    """The ascending entries of many columns, and the weight before each of them.
 
-    def __init__(self, values, grid):
-        """Take over float64 `values` of shape (n_columns, n_rows), each row ascending, NaN last."""
-        n_columns, self._n_rows = values.shape
-        self._counts = np.full(n_columns, self._n_rows)
-        if np.isnan(values[:, -1:]).any():
-            self._counts -= np.isnan(values).sum(axis=1)
-        self._values, self._matrix, self.grid = values.ravel(), values, grid
-        self.total_weights = self._counts * RECORD_WEIGHT
+    ``keys[start : start + size]`` are the entries of a column: floats, whose cells are worked out
+    only where a mechanism looks, or cells, of which one may occur several times. `below` has the
+    weight before each entry and one more number for each column, its total. If it is None, each
+    entry is a record.
+    """
 
-    def of_columns(self, columns):
-        """Return the ranks of a list of the columns."""
-        return SortedColumns(self._matrix[columns], self.grid[columns])
-
-    def around_ranks(self, columns, weights):
-        """Return the cells in which the weights below are reached: cells, weight before and behind.
-
-        `columns` and `weights` broadcast. A column without records has a cell without weight.
-        """
-        if self._n_rows == 0:
-            nothing = np.zeros_like(columns + weights)
-            return self.grid.first[columns] + nothing, nothing, nothing
-        last = self._counts[columns] - 1
-        records = np.maximum(np.minimum(weights // RECORD_WEIGHT, last), 0)
-        places = columns * self._n_rows + records
-        values = np.where(last < 0, self.grid.low[columns], self._values[places])
-        cells = self.grid.cells_of(values, columns)
-        # A cell that holds one record needs no search. Those at the ends hold what is clipped.
-        begin_edge, end_edge = self.grid.lower_edges(np.array((cells, cells + 1)), columns)
-        is_shared = (cells <= self.grid.first[columns]) | (cells + 1 >= self.grid.end[columns])
-        is_shared |= (records > 0) & (self._values[places - 1] >= begin_edge)
-        behind = np.minimum(places + 1, self._values.size - 1)
-        is_shared |= (records < last) & (self._values[behind] < end_edge)
-        begin, end = records, records + 1
-        if is_shared.any():
-            columns = places[is_shared] // self._n_rows
-            begin[is_shared], end[is_shared] = self._records_of_cells(columns, cells[is_shared])
-        return cells, begin * RECORD_WEIGHT, end * RECORD_WEIGHT
-
-    def around_cells(self, columns, cells):
-        """Return the weight before and behind each cell."""
-        begin, end = self._records_of_cells(columns, cells)
-        return begin * RECORD_WEIGHT, end * RECORD_WEIGHT
-
-    def weights_below(self, column, cells):
-        """Return the weight in the cells of one column before each of the given ones."""
-        columns = np.full(cells.shape, column)
-        return self._records_before(columns, cells) * RECORD_WEIGHT
-
-    def _records_of_cells(self, columns, cells):
-        two = np.array((cells, cells + 1))
-        return self._records_before(np.array((columns, columns)), two)
-
-    def _records_before(self, columns, cells):
-        """Return how many records lie in the cells before each of the given ones."""
-        edges = self.grid.lower_edges(cells, columns)
-        counts = self._counts[columns]
-        before = first_at_least(self._values, columns * self._n_rows, counts, edges)
-        # Values beyond the ends are clipped to the outermost cells.
-        before[cells <= self.grid.first[columns]] = 0
-        is_end = cells >= self.grid.end[columns]
-        before[is_end] = counts[is_end]
-        return before
-
-
-class CellWeights:
-    """Ranks of summaries: the distinct ascending cells of each column and the weight in each."""
-
-    def __init__(self, summaries, grid):
-        sizes = np.array([summary.cells.size for summary in summaries])
-        self._summaries, self._sizes, self.grid = summaries, sizes, grid
-        self._starts = np.cumsum(sizes) - sizes
-        self._cells = np.concatenate([*(summary.cells for summary in summaries), [0]])
-        # One entry more for each column: the weight before its first cell is 0.
-        below = [np.concatenate(([0], np.cumsum(summary.weights))) for summary in summaries]
-        self._below = np.concatenate(below)
-        self._starts_of_below = self._starts + np.arange(sizes.size)
-        self.total_weights = self._below[self._starts_of_below + sizes]
+    def __init__(self, grid, keys, starts, sizes, below=None, starts_of_below=None):
+        self.grid, self._starts, self._sizes = grid, starts, sizes
+        self._keys = keys if keys.size else np.zeros(1, dtype=keys.dtype)
+        self._below, self._starts_of_below = below, starts_of_below
+        self.total_weights = self._weights_before(np.arange(sizes.size), sizes)
         if np.any(self.total_weights >= MOST_RECORDS * RECORD_WEIGHT):
             raise OverflowError(f"a column may have at most {MOST_RECORDS - 1} records.")
 
-    def of_columns(self, columns):
-        """Return the ranks of a list of the columns."""
-        return CellWeights([self._summaries[column] for column in columns], self.grid[columns])
+    @classmethod
+    def of_sorted(cls, values, grid):
+        """Return the ranks of float64 columns, the rows of `values`: each ascending, NaN last."""
+        n_columns, n_rows = values.shape
+        sizes = np.full(n_columns, n_rows)
+        if np.isnan(values[:, -1:]).any():
+            sizes -= np.isnan(values).sum(axis=1)
+        return cls(grid, values.ravel(), np.arange(n_columns) * n_rows, sizes)
 
-    def around_ranks(self, columns, weights):
-        """Return what `SortedColumns.around_ranks` returns."""
-        columns, weights = np.broadcast_arrays(columns, weights)
-        starts, sizes = self._starts_of_below[columns], self._sizes[columns]
-        which = first_at_least(self._below, starts, sizes + 1, weights + 1) - 1
-        which = np.maximum(np.minimum(which, sizes - 1), 0)
-        is_empty = sizes == 0
-        # A column without records borrows any cell, and its first one counts.
-        cells = self._cells[np.minimum(self._starts[columns] + which, self._cells.size - 1)]
-        cells = np.where(is_empty, self.grid.first[columns], cells)
-        return cells, self._below[starts + which], self._below[starts + which + ~is_empty]
-
-    def around_cells(self, columns, cells):
-        """Return the weight before and behind each cell."""
-        two = np.array((cells, cells + 1))
-        return tuple(self._weights_below(np.broadcast_to(columns, two.shape), two))
-
-    def weights_below(self, column, cells):
-        """Return the weight in the cells of one column before each of the given ones."""
-        return self._weights_below(np.full(cells.shape, column), cells)
-
-    def _weights_below(self, columns, cells):
-        found = first_at_least(self._cells, self._starts[columns], self._sizes[columns], cells)
-        return self._below[self._starts_of_below[columns] + found]
-
-
-class WeightedColumns(CellWeights):
-    """Ranks of columns whose rows share records: a pair for each row, so a cell may occur again."""
-
-    def __init__(self, cells, below, grid):
-        """Take over ascending `cells` of shape (n_columns, n_rows), n_rows > 0.
+    @classmethod
+    def of_weighted(cls, cells, below, grid):
+        """Return the ranks of rows that share records: ascending cells, a column in each row.
 
         `below` are the weights before each of them, and in one more column the total.
         """
         (n_columns, n_rows), columns = cells.shape, np.arange(len(cells))
-        self._sizes, self.grid = np.full(n_columns, n_rows), grid
-        self._cells, self._starts = cells.ravel(), columns * n_rows
-        self._below, self._starts_of_below = below.ravel(), columns * (n_rows + 1)
-        self.total_weights = below[:, -1]
+        sizes, starts_of_below = np.full(n_columns, n_rows), columns * (n_rows + 1)
+        return cls(grid, cells.ravel(), columns * n_rows, sizes, below.ravel(), starts_of_below)
+
+    @classmethod
+    def of_summaries(cls, summaries, grid):
+        """Return the ranks of (cell, weight) summaries, one for each column."""
+        sizes = np.array([summary.cells.size for summary in summaries])
+        starts = np.cumsum(sizes) - sizes
+        cells = np.concatenate([summary.cells for summary in summaries])
+        below = np.concatenate([np.append(0, np.cumsum(summary.weights)) for summary in summaries])
+        return cls(grid, cells, starts, sizes, below, starts + np.arange(sizes.size))
+
+    def of_columns(self, columns):
+        """Return the ranks of a list of the columns."""
+        starts, sizes = self._starts[columns], self._sizes[columns]
+        of_below = None if self._below is None else self._starts_of_below[columns]
+        return Ranks(self.grid[columns], self._keys, starts, sizes, self._below, of_below)
 
     def around_ranks(self, columns, weights):
-        """Return what `SortedColumns.around_ranks` returns."""
-        cells, _, _ = super().around_ranks(columns, weights)
-        return cells, *self.around_cells(columns, cells)
+        """Return for each weight the cell in which the weight from the left first exceeds it.
+
+        `columns` and `weights` broadcast. With the cells come the weights before and behind them.
+        A column without records has a cell without weight.
+        """
+        last = self._sizes[columns] - 1
+        if self._below is None:
+            entries = weights // RECORD_WEIGHT
+        else:
+            starts = self._starts_of_below[columns]
+            entries = first_at_least(self._below, starts, last + 2, weights + 1) - 1
+        entries = np.maximum(np.minimum(entries, last), 0)
+        places = np.minimum(self._starts[columns] + entries, self._keys.size - 1)
+        first, end = self.grid.first[columns], self.grid.end[columns]
+        cells = np.where(last < 0, first, self._cells_of(self._keys[places], columns))
+        # A cell with one entry needs no search. Those at the ends hold what is clipped.
+        begin_key, end_key = self._keys_of(np.array((cells, cells + 1)), columns)
+        is_shared = (cells <= first) | (cells + 1 >= end)
+        is_shared |= (entries > 0) & (self._keys[places - 1] >= begin_key)
+        behind = np.minimum(places + 1, self._keys.size - 1)
+        is_shared |= (entries < last) & (self._keys[behind] < end_key)
+        begin, behind = entries, entries + 1
+        columns = columns + np.zeros_like(cells)
+        if is_shared.any():
+            two = np.array((cells, cells + 1))[:, is_shared]
+            begin[is_shared], behind[is_shared] = self._entries_before(columns[is_shared], two)
+        return cells, self._weights_before(columns, begin), self._weights_before(columns, behind)
+
+    def around_cells(self, columns, cells):
+        """Return the weight before and behind each cell."""
+        return tuple(self.weights_below(columns, np.array((cells, cells + 1))))
+
+    def weights_below(self, columns, cells):
+        """Return the weight in the cells before each of the given ones."""
+        return self._weights_before(columns, self._entries_before(columns, cells))
+
+    def _entries_before(self, columns, cells):
+        sizes, keys = self._sizes[columns], self._keys_of(cells, columns)
+        before = first_at_least(self._keys, self._starts[columns], sizes, keys)
+        # Numbers beyond the ends are clipped to the outermost cells.
+        before = np.where(cells <= self.grid.first[columns], 0, before)
+        return np.where(cells >= self.grid.end[columns], sizes, before)
+
+    def _weights_before(self, columns, entries):
+        if self._below is None:
+            return entries * RECORD_WEIGHT
+        return self._below[self._starts_of_below[columns] + entries]
+
+    def _keys_of(self, cells, columns):
+        return cells if self._keys.dtype == np.int64 else self.grid.lower_edges(cells, columns)
+
+    def _cells_of(self, keys, columns):
+        return keys if self._keys.dtype == np.int64 else self.grid.cells_of(keys, columns)
 
 
 def first_at_least(keys, starts, sizes, wanted):
@@ -155,8 +125,8 @@ def first_at_least(keys, starts, sizes, wanted):
 
     A binary search in many parts of `keys` at once.
     """
-    found = np.zeros(wanted.shape, dtype=np.int64)
-    if keys.size == 0 or wanted.size == 0:
+    found = np.zeros(np.broadcast(starts, wanted).shape, dtype=np.int64)
+    if found.size == 0:
         return found
     step = 1 << int(sizes.max()).bit_length() >> 1
     while step:

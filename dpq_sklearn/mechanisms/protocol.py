@@ -18,8 +18,7 @@ class Mechanism(ABC):
     def release(self, ranks, quantiles, budgets, randomness):
         """Return a list with the ascending cells of the quantiles of each column.
 
-        `ranks` are `SortedColumns` or `CellWeights`; there is a list of quantiles and a budget for
-        each of their columns.
+        There is a list of quantiles and a budget for each column of the `Ranks`.
         """
 
     @abstractmethod

@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 from dpq_sklearn.engine.random import SystemRandomness
-from dpq_sklearn.engine.ranks import SortedColumns
+from dpq_sklearn.engine.ranks import Ranks
 from dpq_sklearn.release import plan_release
 
 N_RECORDS = 10_000
@@ -32,7 +32,7 @@ def plan_of(n_features, n_bins, request):
 
 def mean_rank_error(plan, values):
     """Return the error of one release, from `values` of shape (n_features, n), ascending."""
-    ranks = SortedColumns(values, plan.grid)
+    ranks = Ranks.of_sorted(values, plan.grid)
     released = plan.mechanism.release(ranks, plan.quantiles, plan.budgets, SystemRandomness())
     errors = [
         np.searchsorted(x, plan.grid.middles(cells, column)) - np.multiply(q, x.size)

@@ -14,7 +14,7 @@ from dpq_sklearn import dp_quantiles
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness
-from dpq_sklearn.engine.ranks import SortedColumns
+from dpq_sklearn.engine.ranks import Ranks
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
 
@@ -26,7 +26,7 @@ def uniform_quantiles(m):
 def sorted_ranks(rng, n):
     """Return the ranks of one sorted column without bounds."""
     values = np.sort(rng.normal(0, 5, (1, n)), axis=1)
-    return SortedColumns(values, make_grid([(-np.inf, np.inf)]))
+    return Ranks.of_sorted(values, make_grid([(-np.inf, np.inf)]))
 
 
 def release_of(mechanism, ranks, q):
