@@ -67,7 +67,7 @@ def test_measure_of_a_node_is_one_and_every_cell_has_a_part_of_it(seed):
     plain = PLAIN_SHARES[2 - is_open.sum(axis=0)]
     is_there = np.diff(measure.cuts, axis=1) > 0
     least = np.where(is_there, measure.densities, INF).min(axis=1)
-    assert np.all(least * whole >= plain * (1 - 1e-12))
+    assert np.all(least * whole >= plain * (1 - 1e-6))  # steps up and down cancel but for rounding
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -150,6 +150,14 @@ def test_measure_between_two_released_ends_is_even_in_the_value():
         parts = np.linspace(low, high, 11)
         masses = [mass_between(measure, *pair) for pair in pairwise(parts[1:-1])]
         assert min(masses) > 0.03 and max(masses) < 0.3
+
+
+def test_numbers_of_everyday_size_have_a_part_between_bounds_that_are_far_away():
+    grid = make_grid([(0.0, 1e9)])
+    ends, closed = (grid.first, grid.end - 1), np.zeros((2, 1), dtype=bool)
+    measure = step_measure(grid, np.array([0]), *ends, ends[0], closed, closed)
+    assert mass_between(measure, 1e4, 1e5, grid=grid) > 0.002
+    assert mass_between(measure, 1e8, 9e8, grid=grid) > 0.7
 
 
 def test_half_open_bounds_have_rings_at_the_bound():

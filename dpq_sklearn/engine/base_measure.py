@@ -9,7 +9,8 @@ on telling them from the rest of the number line. Here it is
 
 with a density that is constant on a few dozen segments of the node. It is a mixture of
 
-- *octaves*, as long as an end is open: most of their mass is for numbers of everyday size;
+- *octaves*, as long as an end is open or a bound, which may be far from the data: most of their
+  mass is for numbers of everyday size;
 - *rings* around a released end, if the other one is open: their widths double;
 - *parts* of equal width between two released ends or bounds;
 - *points*, single cells in which many records may be: the released ends and 0, 1, 2, 3;
@@ -25,7 +26,7 @@ import numpy as np
 # Shares for each kind of node: both ends open, one of them, none.
 _ROOT, _ONE_END, _BOTH_ENDS = 0, 1, 2
 PLAIN_SHARES = np.array([0.05, 0.1, 0.002])
-_OCTAVE_SHARES = np.array([1.0, 0.3, 0.0])
+_OCTAVE_SHARES, _OCTAVE_SHARE_AT_A_BOUND = np.array([1.0, 0.3, 0.0]), 0.05
 _LANDMARK_MASSES = np.array([0.02, 0.03, 0.015])
 _END_MASSES, _INTEGER_END_MASSES = np.array([0.0, 0.05, 0.02]), np.array([0.0, 0.2, 0.1])
 
@@ -117,7 +118,9 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
 
     point_masses = _point_masses(kinds, is_open, is_released, is_integer[:2])
     point_masses[(points < lo[:, None]) | (points > hi[:, None])] = 0.0
-    octave_share, rest = _OCTAVE_SHARES[kinds], 1 - point_masses.sum(axis=1)
+    ends_at_bound = ~(is_open | is_released).all(axis=0)
+    octave_share = np.maximum(_OCTAVE_SHARES[kinds], ends_at_bound * _OCTAVE_SHARE_AT_A_BOUND)
+    rest = 1 - point_masses.sum(axis=1)
     n_both, n_points = n_shaped + n_octaves, points.shape[1]
     measures = before[:, -n_points:] - before[:, n_both:-n_points]
     point_densities = point_masses / np.maximum(measures, 1)
