@@ -66,7 +66,7 @@ def errors_in_bins(plan, n_rows):
         found = np.minimum(rank_errors / n_rows, LOST).mean()
         return np.sqrt((1 - lost) * found**2 + lost * LOST**2) * (len(quantiles) + 1)
 
-    return np.array(plan.of_columns(error))
+    return np.array(plan.map_columns(error))
 
 
 def _nats_for_the_data(quantiles, rank_errors, n_rows):
@@ -98,7 +98,7 @@ def chosen_plan(plans, n_rows):
     n_likely = max(n_rows, CountNoise(plans[0].count_budget).deviation() / 2)
 
     def chance(plan):
-        nats = plan.of_columns(lambda q, errors, bounds: _nats_for_the_data(q, errors, n_likely))
+        nats = plan.map_columns(lambda q, errors, bounds: _nats_for_the_data(q, errors, n_likely))
         return np.mean(nats) + np.log(len(plan.quantiles[0]) + 1)
 
     return max((p for p in plans if len(p.quantiles[0]) < MOST_LOST_BINS), key=chance)
@@ -199,7 +199,7 @@ def _advice(plan, n_rows, count_name, replan):
 
 
 def _mean_error(plan):
-    return np.mean(plan.of_columns(lambda q, errors, bounds: errors.mean()))
+    return np.mean(plan.map_columns(lambda q, errors, bounds: errors.mean()))
 
 
 def warn_of_noise(text):

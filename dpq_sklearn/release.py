@@ -1,6 +1,7 @@
 """The one way from data to released numbers: plan -> pay -> read -> draw.
 
-1. `plan_release` works out from public facts what will be released, and at what price.
+1. `plan_release`, or `plan_fit` for a transformer, works out from public facts what will be
+   released, and at what price.
 2. `pay` charges the ledger, or raises. Nothing has been read so far.
 3. `release` reads the data (a *source* has one method, `read`) and draws.
 
@@ -48,7 +49,8 @@ class ReleasePlan:
     budgets : tuple, the budget of each column
     count_budget : Budget or None, that of the number of rows
     loss : PrivacyLoss
-    finer_plans : tuple of plans with more quantiles, of which the count decides; see `chosen`
+    finer_plans : tuple of plans with more quantiles, of which the count decides (see `chosen`);
+        the chosen plan keeps them, which tells that the number of quantiles is "auto"
     """
 
     mechanism: object
@@ -60,7 +62,7 @@ class ReleasePlan:
     loss: PrivacyLoss
     finer_plans: tuple = ()
 
-    def of_columns(self, function):
+    def map_columns(self, function):
         """Return ``function(quantiles, expected rank errors, bounds)`` of each column.
 
         It is worked out once for columns that are alike.
@@ -74,7 +76,7 @@ class ReleasePlan:
 
     def rank_errors(self):
         """Return the expected errors in rank of the quantiles of each column."""
-        return [errors.copy() for errors in self.of_columns(lambda q, errors, bounds: errors)]
+        return [errors.copy() for errors in self.map_columns(lambda q, errors, bounds: errors)]
 
     def chosen(self, n_rows):
         """Return the plan that the released number of rows asks for."""
@@ -95,7 +97,7 @@ class ReleasePlan:
 
 @dataclass(frozen=True)
 class CountPlan:
-    """Counts with noise, of which one record changes one by at most 1.
+    """Counts with noise, which one record, or all rows of a person, change by at most 1 in all.
 
     Counts are whole numbers of parts of a record: `parts` is 1, or more if rows share a record.
     """
@@ -173,23 +175,24 @@ def _plan(
     neighbours,
     adds_up,
 ):
-    # In a ledger all plans have their rho, so it does not matter which one the count chooses.
-    accounts = _accounts(shares, eps, delta, rho, with_count, count_decides and not adds_up)
+    # In a ledger each plan is charged its rho, so the count may choose among them at no price.
+    count_is_apart = count_decides and not adds_up
+    accounts = _accounts(shares, eps, delta, rho, with_count, count_is_apart)
     if delta > 0 and not adds_up:
         count = accounts[0].count_budget
         count_eps = 0.0 if count is None else count.amount
-        draws = (eps - count_eps, delta, 0.0) if count_decides else (eps, delta, count_eps)
-        composed = mechanism.composed_budgets(quantiles, shares, *draws)
+        request = (eps - count_eps, delta, 0.0) if count_is_apart else (eps, delta, count_eps)
+        composed = mechanism.composed_budgets(quantiles, shares, *request)
         if composed is not None:
             accounts.append(Account(composed, count, delta, "optimal composition"))
 
-    def regret(account):
+    def predicted_error(account):
         """Return the predicted error, a little more if a delta is spent for it."""
         columns = Counter(zip(quantiles, account.budgets, strict=True)).items()
         error = sum(mechanism.typical_error(*column) * n for column, n in columns)
         return error * (1.02 if account.delta else 1.0)
 
-    account = min(accounts, key=regret)
+    account = min(accounts, key=predicted_error)
     columns = zip(quantiles, account.budgets, strict=True)
     costs = [_cost_of(mechanism, *column) for column in columns]
     if account.count_budget is not None:
@@ -203,8 +206,9 @@ def _plan(
         neighbours=neighbours,
         account=account.name,
     )
-    grid, budgets = make_grid(bounds, resolution), (account.budgets, account.count_budget)
-    return ReleasePlan(mechanism, quantiles, bounds, grid, *budgets, loss)
+    grid = make_grid(bounds, resolution)
+    budgets, count_budget = account.budgets, account.count_budget
+    return ReleasePlan(mechanism, quantiles, bounds, grid, budgets, count_budget, loss)
 
 
 # Columns mostly have equal quantiles and budgets.
@@ -218,7 +222,7 @@ def _rank_errors_of(mechanism, quantiles, budget):
     return mechanism.rank_errors(quantiles, budget)
 
 
-def _accounts(shares, eps, delta, rho, with_count, count_decides):
+def _accounts(shares, eps, delta, rho, with_count, count_is_apart):
     """Return sums that satisfy a request for eps, (eps, delta) or rho, each on its own."""
     if rho is not None:
         count = Budget(COUNT_SHARE * rho, "rho") if with_count else None
@@ -228,7 +232,7 @@ def _accounts(shares, eps, delta, rho, with_count, count_decides):
     eps_left = eps - (count.amount if with_count else 0.0)
     accounts = [Account(_shared(Budget(eps_left, "eps"), shares), count, 0.0, "sum of eps")]
     if delta > 0:
-        if count_decides:
+        if count_is_apart:
             rho = rho_of_approximate_dp(eps_left, delta)
         else:
             of_count = rho_of_pure(count.amount) if with_count else 0.0
@@ -244,15 +248,17 @@ def even_quantiles(n_bins):
     return tuple((np.arange(1, n_bins) / n_bins).tolist())
 
 
-def plan_automatically(finenesses, **request):
-    """Return the plan for the first of several lists of quantiles, each finer than the one before.
+def plan_fit(candidates, **request):
+    """Return the plan of a fit: with a count, and with the quantiles of the columns.
 
-    The released count will choose among them (`ReleasePlan.chosen`), so the price is the highest.
+    Of several candidates, each finer than the one before, the released count will choose one
+    (`ReleasePlan.chosen`). So the price is the highest of all.
     """
-    request |= {"with_count": True, "count_decides": len(finenesses) > 1}
-    plans = [plan_release(finenesses[0], **request)]
-    with suppress(ValueError):  # so many quantiles may be too many to be guaranteed in floats
-        plans.extend(plan_release(q, **request) for q in finenesses[1:])
+    request |= {"with_count": True, "count_decides": len(candidates) > 1}
+    plans = [plan_release(candidates[0], **request)]
+    # So many quantiles may be too many to be guaranteed in floats. The plans before these stay.
+    with suppress(ValueError):
+        plans.extend(plan_release(quantiles, **request) for quantiles in candidates[1:])
     losses = [plan.loss for plan in plans]
     worst = {
         part: max(getattr(loss, part) for loss in losses)
@@ -263,7 +269,7 @@ def plan_automatically(finenesses, **request):
 
 
 def plan_counts(n_counts, *, eps, delta, rho, parts=1, neighbours=ROWS):
-    """Return the plan for counts of which one record changes one, with the least noise."""
+    """Return the plan for counts that a record changes by at most 1 in all: the least noise."""
     eps, delta, rho = checked_request(eps, delta, rho)
     if rho is not None:
         budgets = [Budget(rho, "rho")]

@@ -140,7 +140,7 @@ def _place_weights(ranks, nodes):
     rows = np.repeat(np.arange(n_nodes), positions.size)
     low, high = rank_intervals(ranks, nodes, rows, np.tile(positions, n_nodes))
     of_places = scores[rows].of_interval(low, high).reshape(n_nodes, -1)
-    chances = chances_to_keep(np.take_along_axis(runs.nearest, run, axis=1), of_places)
+    chances = chances_to_keep(np.take_along_axis(runs.least_scores, run, axis=1), of_places)
     assert np.all(chances[is_inside] <= 1 + 1e-15)
     weights = bounds * chances
     cells = weights.reshape(n_nodes, -1, per_cell)

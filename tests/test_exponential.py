@@ -436,7 +436,7 @@ def test_error_of_a_weight_is_far_below_what_is_reserved(seed):
         position = np.array([rng.integers(start, end)])
         low, high = rank_intervals(ranks, nodes, np.array([row]), position)
         score = scores[row : row + 1].of_interval(low, high)
-        chance = chances_to_keep(runs.nearest[row, run], score)[0]
+        chance = chances_to_keep(runs.least_scores[row, run], score)[0]
         segment = np.searchsorted(measure.cuts[row], start // per_cell, side="right") - 1
         of_run = even_grid_measure(grid, start, end)
         weight = Decimal(runs.weights[row, run].item()) * Decimal(chance.item())

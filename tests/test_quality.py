@@ -42,7 +42,7 @@ from dpq_sklearn.quality import (
     n_piled_up,
     verdict,
 )
-from dpq_sklearn.release import Release, ReleasePlan, plan_automatically
+from dpq_sklearn.release import Release, ReleasePlan, plan_fit
 from tests.enumeration import (
     aq_draws,
     datasets,
@@ -240,7 +240,7 @@ def test_every_plan_that_the_count_may_choose_keeps_within_what_the_count_leaves
     """Also if one of them is accounted for by zCDP and another one by optimal composition."""
     request = {"eps": 1.0, "delta": 1e-6, "rho": None, "bounds": [(-np.inf, np.inf)] * 10}
     quantiles = [[tuple(np.arange(1, n) / n)] * 10 for n in (4, 8)]
-    auto = plan_automatically(quantiles, mechanism="joint_exp", **request)
+    auto = plan_fit(quantiles, mechanism="joint_exp", **request)
     left = request["eps"] - auto.count_budget.amount
     for plan in (auto, *auto.finer_plans):
         assert plan.loss.account == "zCDP"
@@ -264,7 +264,7 @@ AUTO_REQUESTS = {
     "delta": {"eps": 1.0, "delta": 1e-3, "rho": None},
     "rho": {"eps": None, "delta": 0.0, "rho": 0.5},
 }
-FINENESSES = [[(0.5,)], [(0.25, 0.5, 0.75)]]
+CANDIDATES = [[(0.5,)], [(0.25, 0.5, 0.75)]]
 SUPPORT = np.arange(1, 1200)
 
 
@@ -316,7 +316,7 @@ def worst_of(outputs, pairs, eps=None, orders=(1.01, 1.5, 2.0, 8.0, 32.0)):
 @pytest.mark.slow
 @pytest.mark.parametrize("request_", AUTO_REQUESTS.values(), ids=AUTO_REQUESTS)
 def test_count_choice_and_quantiles_together_cost_at_most_the_price(request_):
-    plan = plan_automatically(FINENESSES, bounds=[(0.0, 3.0)], **request_)
+    plan = plan_fit(CANDIDATES, bounds=[(0.0, 3.0)], **request_)
     outputs, pairs, tables = log_outputs(plan, lambda plan, count, n: plan.chosen(count))
     assert len(tables) == 2  # both plans are chosen, each by some counts
     eps, rho, delta = worst_of(outputs, pairs, request_["eps"])
@@ -327,7 +327,7 @@ def test_count_choice_and_quantiles_together_cost_at_most_the_price(request_):
 
 
 def test_a_choice_by_the_true_count_would_be_found_out():
-    plan = plan_automatically(FINENESSES, bounds=[(0.0, 3.0)], **AUTO_REQUESTS["eps"])
+    plan = plan_fit(CANDIDATES, bounds=[(0.0, 3.0)], **AUTO_REQUESTS["eps"])
     outputs, pairs, _ = log_outputs(plan, lambda plan, count, n: (plan, *plan.finer_plans)[n > 1])
     assert worst_of(outputs, pairs)[0] == np.inf
 

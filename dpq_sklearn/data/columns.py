@@ -32,7 +32,7 @@ _ROWS_AT_ONCE = 2048
 
 
 def checked_table(X):
-    """Return `X` as a table or an array that has a shape and dtypes, or raise; reads no cell."""
+    """Return `X` as a table or an array that has a shape and dtypes, or raise; no cell decides."""
     X = _with_dtypes(X, "X")
     if type(X).__name__ == "RecordBatch":  # scikit-learn finds the names of a table only
         X = sys.modules["pyarrow"].Table.from_batches([X])

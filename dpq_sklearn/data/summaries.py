@@ -74,7 +74,8 @@ def summarize(values, grid, column, weights=None):
 def sort_weighted(values, weights, grid, column, cells):
     """Fill `cells` with the ascending cells of a float64 column; return the weights in this order.
 
-    `cells` may be the memory of the values. NaN weigh nothing, in the first cell.
+    `cells` may be the memory of the values: a piece of them is not read any more when it is
+    overwritten. NaN weigh nothing, in the first cell.
     """
     # Cell and weight in one number, which is sorted several times as fast as a pair.
     first = grid.first[column]

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Shares for each kind of node: both ends open, one of them, none.
-_ROOT, _ONE_END, _BOTH_ENDS = 0, 1, 2
+# Shares for each kind of node: both ends open, one of them, none. A kind is how many are closed.
+_BOTH_CLOSED = 2
 PLAIN_SHARES = np.array([0.05, 0.1, 0.002])
 _OCTAVE_SHARES, _OCTAVE_SHARE_AT_A_BOUND = np.array([1.0, 0.3, 0.0]), 0.05
 _LANDMARK_MASSES = np.array([0.02, 0.03, 0.015])
@@ -104,9 +104,10 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
         neither is a bound.
     """
     is_open_lo = is_open[0]
-    kinds = _BOTH_ENDS - is_open.sum(axis=0)
-    (low, high, beyond), is_integer = _values(grid, np.array((lo, hi, neighbour)), columns)
-    shaped, masses = _rings_or_parts(kinds, is_open_lo, low, high, beyond)
+    kinds = _BOTH_CLOSED - is_open.sum(axis=0)
+    ends = np.array((lo, hi, neighbour))
+    (low, high, at_neighbour), is_integer = _values(grid, ends, columns)
+    shaped, masses = _rings_or_parts(kinds, is_open_lo, low, high, at_neighbour)
     n_shaped, n_octaves = shaped.shape[1], _OCTAVE_ENDS.size
     values = np.empty((lo.size, n_shaped + n_octaves + _LANDMARKS.size))
     values[:, :n_shaped], values[:, n_shaped:] = shaped, _OCTAVE_ENDS_AND_LANDMARKS
@@ -141,7 +142,7 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
 
 
 def _values(grid, cells, columns):
-    """Return a value in each cell, and whether it is an integer: then it is that."""
+    """Return the integer in each cell, else its lower end, and whether it is an integer."""
     begin, end = grid.lower_edges(np.array((cells, cells + 1)), columns)
     integers = np.ceil(begin)
     is_integer = (integers < end) & (np.abs(integers) < _LARGEST_INTEGER)
@@ -149,11 +150,11 @@ def _values(grid, cells, columns):
     return np.where(is_integer, integers, edges), is_integer
 
 
-def _rings_or_parts(kinds, is_open_lo, low, high, beyond):
+def _rings_or_parts(kinds, is_open_lo, low, high, neighbour):
     """Return ascending values in each node, and the masses between them, even in the value."""
-    is_between = kinds == _BOTH_ENDS
+    is_between = kinds == _BOTH_CLOSED
     end, direction = np.where(is_open_lo, high, low), np.where(is_open_lo, -1.0, 1.0)
-    distance = np.abs(end - beyond)
+    distance = np.abs(end - neighbour)
     shapes = np.where(is_between, _BETWEEN, np.where(distance > 0, _AROUND_TWO, _AROUND_ONE))
     of_end = np.where(end != 0, np.abs(end), 1.0)
     width = (high - low) / _N_PARTS

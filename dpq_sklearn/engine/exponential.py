@@ -37,6 +37,7 @@ _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 # stays in the cache.
 _BLOCK = 16
 _NODES_AT_ONCE = 1024
+# Few nodes get several proposals at once, so that hardly any needs a second round.
 _PROPOSALS_AT_ONCE, _MOST_PROPOSALS = 160, 3
 
 
@@ -44,7 +45,8 @@ _PROPOSALS_AT_ONCE, _MOST_PROPOSALS = 160, 3
 class Nodes:
     """Ranges of positions in columns, the ranks at their ends, and the quantile wanted between.
 
-    Ranks are in ticks. `measure` is the base measure of the nodes.
+    `lo` and `hi` are the first and the last position. Ranks are in ticks. `measure` is the base
+    measure of the nodes.
     """
 
     column: np.ndarray
@@ -104,12 +106,12 @@ class Scores:
 class Runs:
     """Ranges of positions ``[cuts[j], cuts[j + 1])`` that share a density and a bound.
 
-    `nearest` is the least score that a place in the run can have, `weights` the sum of all bounds:
-    base measure * (exp(-nearest) + 2^-96).
+    `least_scores` are the least ones that a place in the run can have, `weights` the sums of all
+    bounds: base measure * (exp(-least_score) + 2^-96).
     """
 
     cuts: np.ndarray
-    nearest: np.ndarray
+    least_scores: np.ndarray
     weights: np.ndarray
 
 
@@ -123,9 +125,10 @@ def draw(ranks, nodes, randomness):
     -------
     Neighbours differ in one record. Its ramp g in [0, 1] is added to all ranks; with
     ``w = g(hi) - g(lo)``, a rank of the node less the target changes by something in
-    [-q w, (1 - q) w]. The score is a maximum of such differences (the ends of I may be taken
-    inside the node, where the target is), so it has sensitivity ``w * max(q, 1 - q)``. So has the
-    logarithm of a weight: the base measure and 2^-96 do not depend on the data. With
+    [-q w, (1 - q) w]. The score is a maximum of such differences, so it has sensitivity
+    ``w * max(q, 1 - q)``. (A place may stick out of the node. The target does not, so cutting the
+    place off at the node's ends changes no score.) The logarithm of a weight has the same
+    sensitivity: the base measure and 2^-96 do not depend on the data. With
     ``eta = eps / (2 max(q, 1 - q))`` the draw costs this record ``w * eps`` (McSherry, Talwar
     2007), and is w * eps bounded-range (Durfee, Rogers 2019).
     """
@@ -150,7 +153,8 @@ def _draw(ranks, nodes, randomness):
         start, end = runs.cuts[rows, winners], runs.cuts[rows, winners + 1]
         proposed = draw_by_measure(start, end, grid, nodes.column[rows], randomness)
         low, high = rank_intervals(ranks, nodes, rows, proposed)
-        chances = chances_to_keep(runs.nearest[rows, winners], scores[rows].of_interval(low, high))
+        least_scores = runs.least_scores[rows, winners]
+        chances = chances_to_keep(least_scores, scores[rows].of_interval(low, high))
         is_kept = (randomness.uniforms(rows.size) < chances).reshape(left.size, n_proposals)
         is_found = is_kept.any(axis=1)
         first = n_proposals * is_found.nonzero()[0] + is_kept.argmax(axis=1)[is_found]
@@ -160,9 +164,9 @@ def _draw(ranks, nodes, randomness):
     return positions, split_ranks
 
 
-def chances_to_keep(nearest, scores):
+def chances_to_keep(least_scores, scores):
     """Return weight / bound for places with these scores, from runs with these least scores."""
-    return (np.exp(-scores) + FLOOR) / (np.exp(-nearest) + FLOOR)
+    return (np.exp(-scores) + FLOOR) / (np.exp(-least_scores) + FLOOR)
 
 
 def rank_intervals(ranks, nodes, rows, positions):
@@ -170,10 +174,11 @@ def rank_intervals(ranks, nodes, rows, positions):
     per_cell = ranks.grid.positions_per_cell
     cells, subs = np.divmod(positions, per_cell)
     before, behind = ranks.around_cells(nodes.column[rows], cells)
-    return _edges(before, behind, subs, nodes.is_leaf[rows], per_cell)
+    return _ranks_at_edges(before, behind, subs, nodes.is_leaf[rows], per_cell)
 
 
-def _edges(before, behind, subs, is_leaf, per_cell):
+def _ranks_at_edges(before, behind, subs, is_leaf, per_cell):
+    """Return the ranks at the edges of position `subs` of a cell, in a leaf of the whole cell."""
     low = per_cell * before + np.where(is_leaf, 0, (behind - before) * subs)
     return low, low + (behind - before) * np.where(is_leaf, per_cell, 1)
 
@@ -182,24 +187,26 @@ def node_runs(ranks, nodes, scores):
     """Return the runs of each node: its look-ups and the segments of its base measure cut it."""
     per_cell, measure = ranks.grid.positions_per_cell, nodes.measure
     cuts, cut_ranks = _cuts_of_look_ups(ranks, nodes, scores)
-    nearest = scores.of_interval(cut_ranks[:, :-1], cut_ranks[:, 1:])
+    least_scores = scores.of_interval(cut_ranks[:, :-1], cut_ranks[:, 1:])
     before = _measure_before(ranks.grid, cuts, nodes.column[:, None])
     n_cuts = cuts.shape[1]
     # A node may begin or end inside a cell, its segments do not: they are cut off.
-    cuts = _with_segments(cuts, per_cell * measure.cuts[:, 1:-1])
-    before = _with_segments(before, per_cell * measure.before[:, 1:-1])
+    cuts = _append_clipped(cuts, per_cell * measure.cuts[:, 1:-1])
+    before = _append_clipped(before, per_cell * measure.before[:, 1:-1])
     order, each = cuts.argsort(axis=1, kind="stable"), np.arange(len(cuts))[:, None]
     cuts, before = cuts[each, order], before[each, order]
-    # How many cuts of either kind lie at or before a run's start tells its bound and its density.
+    # Up to a run's start `n_before` cuts are look-ups, and the others begin segments: the first
+    # number picks the run's bound, the second its density.
     is_look_up = order < n_cuts
     n_before = is_look_up.cumsum(axis=1)[:, :-1]
-    nearest = nearest[each, np.minimum(n_before - 1, n_cuts - 2)]
+    least_scores = least_scores[each, np.minimum(n_before - 1, n_cuts - 2)]
     densities = measure.densities[each, np.arange(1, order.shape[1]) - n_before]
     measures = before[:, 1:] - before[:, :-1]
-    return Runs(cuts, nearest, measures * densities * (np.exp(-nearest) + FLOOR))
+    weights = measures * densities * (np.exp(-least_scores) + FLOOR)
+    return Runs(cuts, least_scores, weights)
 
 
-def _with_segments(of_look_ups, of_segments):
+def _append_clipped(of_look_ups, of_segments):
     first, last = of_look_ups[:, :1], of_look_ups[:, -1:]
     inside = np.maximum(np.minimum(of_segments, last), first)
     return np.concatenate((of_look_ups, inside), axis=1)
@@ -231,7 +238,7 @@ def _cuts_of_look_ups(ranks, nodes, scores):
     # Look-ups may hit the same place, or one that sticks out of the node.
     places = _in_turns(start, first, first + np.where(is_leaf, per_cell, 1), end)
     places = np.minimum(np.maximum(places, start[:, None]), end[:, None])
-    low, high = _edges(before, behind, subs, is_leaf, per_cell)
+    low, high = _ranks_at_edges(before, behind, subs, is_leaf, per_cell)
     cut_ranks = _in_turns(nodes.lo_rank, low, high, nodes.hi_rank)
     return np.maximum.accumulate(places, axis=1), np.maximum.accumulate(cut_ranks, axis=1)
 
@@ -275,8 +282,8 @@ def race(weights, randomness):
         return _winners(weights, randomness.exponentials(weights.size).reshape(weights.shape))
     blocks = np.zeros((n_rows, -(-n_weights // _BLOCK), _BLOCK))
     blocks.reshape(n_rows, -1)[:, :n_weights] = weights
-    n_exponentials = n_rows, blocks.shape[1] + _BLOCK
-    exponentials = randomness.exponentials(math.prod(n_exponentials)).reshape(n_exponentials)
+    shape = n_rows, blocks.shape[1] + _BLOCK
+    exponentials = randomness.exponentials(math.prod(shape)).reshape(shape)
     chosen = _winners(blocks.sum(axis=2), exponentials[:, _BLOCK:])
     in_block = blocks[np.arange(n_rows), chosen]
     return _BLOCK * chosen + _winners(in_block, exponentials[:, :_BLOCK])

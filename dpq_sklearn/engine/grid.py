@@ -193,10 +193,10 @@ class Grid:
         return numbers // powers.reshape(-1, *(1,) * np.ndim(numbers))
 
     def cells_at(self, first, last, begin, end, measures, columns):
-        """Return cells in [first, last): each for as many of the measures 0, 1, ... as it has.
+        """Return the cells in [first, last) to which the units 0, 1, ... of their measure belong.
 
-        In an order of its own: first all cells, then the multiples of each power of ten. `begin`
-        and `end` are the round numbers before the two cells.
+        The units have an order of their own: first one for each cell, then those of the multiples
+        of 1, 10, 100, ... `begin` and `end` are the round numbers before the two cells.
         """
         cells = first + measures
         beyond = (cells >= last).nonzero()[0]
@@ -217,7 +217,7 @@ class Grid:
     # those with one digit less by multiples of 10 among these numbers, and so on.
 
     def round_before(self, cells, columns):
-        """Return the last round number (as its number) before each cell."""
+        """Return the number of the last round number before each cell."""
         columns = self._index(columns)
         edges = self.lower_edges(cells, columns)
         powers = POWERS_OF_TEN.searchsorted(np.abs(edges), side="right") - 1 + FIRST_POWER

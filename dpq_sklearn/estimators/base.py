@@ -45,7 +45,7 @@ from dpq_sklearn.release import (
     neighbours_of,
     no_data_in_frames,
     pay,
-    plan_automatically,
+    plan_fit,
     release,
 )
 
@@ -341,7 +341,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             candidates = [[n] * n_features for n in self._auto_bins]
         else:
             candidates = [self._bins_of_features(n_features, names)]
-        return plan_automatically(
+        return plan_fit(
             [list(map(even_quantiles, n_bins)) for n_bins in candidates],
             eps=self.eps,
             delta=self.delta,

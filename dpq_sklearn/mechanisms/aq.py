@@ -23,15 +23,15 @@ class QuantileNode(NamedTuple):
     """One estimate to come: quantile `index`, between `below` and `above`, which are known by then.
 
     Quantiles count from 1; 0 and m + 1 are the ends of a column. The quantile is the `q`-quantile
-    of what is between its neighbours. `beyond` is a quantile known already beyond the closed end of
-    an outermost node, or -1: together they tell the scale.
+    of what is between these two. `neighbour` is the next quantile known already beyond one of them,
+    or -1: where the other end is open, it tells the scale.
     """
 
     depth: int
     index: int
     below: int
     above: int
-    beyond: int
+    neighbour: int
     q: float
     is_leaf: bool
 
@@ -45,12 +45,12 @@ def quantile_nodes(quantiles):
     """Return the nodes of the balanced tree over ascending distinct `quantiles`, level by level."""
     values, end = (0.0, *quantiles, 1.0), len(quantiles) + 1
     nodes, ranges = [], [(0, 0, end, -1)]
-    for depth, below, above, beyond in ranges:  # which grow meanwhile
+    for depth, below, above, neighbour in ranges:  # which grow meanwhile
         if above - below > 1:
             index = (below + above + 1) // 2
             q = (values[index] - values[below]) / (values[above] - values[below])
             is_leaf = above - below == 2
-            nodes.append(QuantileNode(depth, index, below, above, beyond, q, is_leaf))
+            nodes.append(QuantileNode(depth, index, below, above, neighbour, q, is_leaf))
             ranges.append((depth + 1, below, index, -1 if above == end else above))
             ranges.append((depth + 1, index, above, -1 if below == 0 else below))
     return tuple(nodes)
@@ -123,20 +123,21 @@ def draw_pattern(quantiles):
 def rank_variances(nodes, own):
     """Return the variances of the ranks of all quantiles, if ``own[i]`` is 1 / eps^2 of node i.
 
-    A node's own error is two-sided exponential, with variance 2 / eta^2. To it comes the error of
-    its target: q of that of its upper end and 1 - q of that of its lower end. So the variances of
-    the two ends and their covariance are all that a node needs to know.
+    A node's own error is two-sided exponential, with variance 2 / eta^2 and
+    eta = eps / (2 sensitivity). To it comes the error of its target: q of that of its upper end and
+    1 - q of that of its lower end. So the variances of the two ends and their covariance are all
+    that a node needs to know.
     """
     end = len(nodes) + 1
     variances, covariances = {0: 0.0, end: 0.0}, {(0, end): 0.0}
-    for (_, index, below, above, _, q, _), of_node in zip(nodes, own, strict=True):
-        of_low, of_high = variances[below], variances[above]
-        of_both = covariances[below, above]
-        here = 8 * max(q, 1 - q) ** 2 * of_node
+    for node, of_node in zip(nodes, own, strict=True):
+        q, of_low, of_high = node.q, variances[node.below], variances[node.above]
+        of_both = covariances[node.below, node.above]
+        here = 8 * node.sensitivity**2 * of_node
         here = here + q**2 * of_high + (1 - q) ** 2 * of_low + 2 * q * (1 - q) * of_both
-        variances[index] = here
-        covariances[below, index] = q * of_both + (1 - q) * of_low
-        covariances[index, above] = q * of_high + (1 - q) * of_both
+        variances[node.index] = here
+        covariances[node.below, node.index] = q * of_both + (1 - q) * of_low
+        covariances[node.index, node.above] = q * of_high + (1 - q) * of_both
     return [variances[index] for index in range(1, end)]
 
 
@@ -192,8 +193,8 @@ class ApproximateQuantiles(Mechanism):
             is_released = np.array((below > 0, above <= n_quantiles[column]))
             is_open = ~is_released & (grid.is_open_low[column], grid.is_open_high[column])
             closed_end = np.where(is_open[0], above, below)
-            known = np.where(level.beyond >= 0, level.beyond, closed_end)
-            cells = np.array((lo, hi, positions[column, known])) // per_cell
+            neighbour = np.where(level.neighbour >= 0, level.neighbour, closed_end)
+            cells = np.array((lo, hi, positions[column, neighbour])) // per_cell
             measure = step_measure(grid, column, *cells, is_open, is_released)
             lo_rank, hi_rank = split_ranks[column, below], split_ranks[column, above]
             nodes = Nodes(
