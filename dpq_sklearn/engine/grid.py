@@ -233,8 +233,12 @@ class Grid:
         decades = np.maximum(magnitudes - per_decade // 9, 0) // per_decade
         mantissas = (np.sign(numbers) * (magnitudes - decades * per_decade)).astype(np.float64)
         values = _scaled(mantissas, -self._digits_behind(decades, columns))
-        cells = self.cells_of(values, columns)
-        while True:  # the product may be off by a last bit, and so by a cell
+        # Products are off by less than 2^-50. That matters if an edge of a cell is so near.
+        around = np.array((values * (1 - 2.0**-50), values * (1 + 2.0**-50)))
+        cells, others = self.cells_of(around, columns)
+        if (cells == others).all():
+            return cells
+        while True:
             before, up_to = self.round_before(np.array((cells, cells + 1)), columns)
             steps = (up_to < numbers).astype(np.int64) - (before >= numbers)
             if not steps.any():
