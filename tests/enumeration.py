@@ -179,6 +179,11 @@ def levels_of(quantiles, budgets):
     return aq_module.levels_of_columns(AQ, quantiles, tuple(budgets))
 
 
+def rows_of(level):
+    """The nodes of a level, one by one."""
+    return zip(*(field.tolist() for field in level), strict=True)
+
+
 def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leaves=False):
     """Return the root of the exact distributions of AQ, for all columns of `ranks`.
 
@@ -188,7 +193,7 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
     per_cell, last_end = grid.positions_per_cell, len(quantiles) + 1
     rows = {}
     for level in levels_of([quantiles], [budget]):
-        rows |= {row[4:6]: row for row in level.tolist()}
+        rows |= {row[4:6]: row for row in rows_of(level)}
 
     def visit(below, above, positions, split_ranks):
         if (below, above) not in rows:

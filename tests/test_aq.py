@@ -39,6 +39,7 @@ from tests.enumeration import (
     place_weights,
     ranks_of_weights,
     renyi_divergence,
+    rows_of,
     side_by_side,
     split_in_the_middle,
     summary_of,
@@ -589,7 +590,7 @@ def test_levels_have_every_quantile_once_between_those_that_are_known():
     quantiles = [np.arange(1, m + 1) / (m + 1) for m in sizes]
     for level in levels_of(quantiles, [Budget(1.0, "eps"), Budget(0.5, "rho")]):
         new = set()
-        for column, _, _, index, below, above, neighbour, _, is_leaf in level.tolist():
+        for column, _, _, index, below, above, neighbour, _, is_leaf in rows_of(level):
             assert below < index < above and {(column, below), (column, above)} <= known
             assert is_leaf == (above - below == 2)
             if below == 0 or above == sizes[column] + 1:

@@ -6,7 +6,7 @@ nodes of a level are drawn together.
 """
 
 import math
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -141,19 +141,21 @@ def rank_variances(nodes, own):
     return [variances[index] for index in range(1, end)]
 
 
+# Arrays of the nodes of one level of the trees of all columns, which are drawn together.
+Level = namedtuple("Level", ("column", "eps", *QuantileNode._fields))
+
+
 @lru_cache(maxsize=32)
 def levels_of_columns(mechanism, quantiles, budgets):
-    """Return the levels of the trees of all columns, from the roots down: what is drawn together.
-
-    A level is an array of records: `QuantileNode`s with their column and their eps.
-    """
+    """Return the levels of the trees of all columns, from the roots down."""
     rows = [
         (column, eps, *node)
         for column, of_column in enumerate(zip(quantiles, budgets, strict=True))
         for node, eps in zip(*mechanism.nodes_and_eps(*of_column), strict=True)
     ]
-    nodes = np.rec.fromrecords(rows, names=("column", "eps", *QuantileNode._fields))
-    return [nodes[nodes.depth == depth] for depth in range(nodes.depth.max() + 1)]
+    nodes = Level(*map(np.array, zip(*rows, strict=True)))
+    in_levels = [nodes.depth == depth for depth in range(nodes.depth.max() + 1)]
+    return [Level(*(field[in_level] for field in nodes)) for in_level in in_levels]
 
 
 class ApproximateQuantiles(Mechanism):
