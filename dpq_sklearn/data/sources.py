@@ -141,7 +141,8 @@ class Batches:
             for builder, column in zip(builders[block], readable_columns(X[:, block]), strict=True):
                 builder.add(column, weights)
 
-        _for_blocks(add, X.T, self.n_jobs)
+        # A block of columns is copied as a whole, so it is a small one.
+        in_threads(add, blocks_of_columns(X.shape[1], self.n_jobs, most=8), self.n_jobs)
         self.progress.advance(X.shape[0])
         return n_records
 

@@ -28,7 +28,7 @@ def in_threads(function, arguments, n_jobs):
         return list(pool.map(silently, arguments))
 
 
-def blocks_of_columns(n_columns, n_jobs, most=8):
+def blocks_of_columns(n_columns, n_jobs, most=32):
     """Return slices of at most `most` columns, and at least one for each thread."""
     return blocks_of_rows(n_columns, max(1, min(most, -(-n_columns // effective_n_jobs(n_jobs)))))
 
