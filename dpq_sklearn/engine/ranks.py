@@ -103,7 +103,13 @@ class Ranks:
 
     def _entries_before(self, columns, cells):
         sizes, keys = self._sizes[columns], self._keys_of(cells, columns)
-        before = first_at_least(self._keys, self._starts[columns], sizes, keys)
+        if self._sizes.size > int(self._sizes.max()).bit_length():  # steps of a binary search
+            before = first_at_least(self._keys, self._starts[columns], sizes, keys)
+        else:  # few columns are searched faster one by one
+            before, columns_of_keys = np.empty_like(cells), columns + np.zeros_like(cells)
+            for column, (start, size) in enumerate(zip(self._starts, self._sizes, strict=True)):
+                here = columns_of_keys == column
+                before[here] = self._keys[start : start + size].searchsorted(keys[here])
         # Numbers beyond the ends are clipped to the outermost cells.
         before = np.where(cells <= self.grid.first[columns], 0, before)
         return np.where(cells >= self.grid.end[columns], sizes, before)
