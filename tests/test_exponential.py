@@ -185,10 +185,12 @@ def test_eta_is_eps_over_twice_the_sensitivity(eps, q, expected):
 @pytest.mark.parametrize("is_leaf", [False, True], ids=["position", "cell"])
 @pytest.mark.parametrize("look_ups", ["as it is", "sparse", "target only"])
 @pytest.mark.parametrize("grid", [tiny_grid(8, 2), lumpy_grid(2, 8)], ids=["even", "lumpy"])
+@pytest.mark.parametrize("n_proposals", [1, 3])
 def test_draw_has_the_distribution_of_the_weights_whatever_is_looked_up(
-    grid, look_ups, is_leaf, monkeypatch
+    n_proposals, grid, look_ups, is_leaf, monkeypatch
 ):
     monkeypatch.setattr(exponential_module, "_LOOK_UPS", LOOK_UPS[look_ups])
+    monkeypatch.setattr(exponential_module, "_PROPOSALS_AT_ONCE", n_proposals * 4000)
     monkeypatch.setattr(exponential_module, "_NODES_AT_ONCE", 2**14)
     counts = [3, 0, 2, 4, 0, 1, 1, 1]
     ranks = column_of(counts, grid)
