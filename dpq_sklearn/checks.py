@@ -31,9 +31,9 @@ def shown(value):
 def checked_positive(value, name):
     """Return `value` as a float if it is a positive number whose square is finite."""
     try:
-        number = float(value) if _is_number(value) else math.nan
-    except OverflowError:
-        number = math.inf
+        number = _as_finite(value)
+    except (ValueError, OverflowError):
+        number = math.nan
     if not 0 < number < 1e100:
         raise ValueError(f"{name} must be a finite number > 0 and < 1e100, got {shown(value)}.")
     return number

@@ -151,7 +151,8 @@ def noise_warning(released, n_low, error, count_name, replan):
     if error > TOO_FAR_OFF:
         return (
             f"{_rows_in_words(released.n_rows, plan.count_budget)}, {features}: an edge is "
-            f"expected to be {error:.1f} bins off. Use {_advice(plan, n_low, count_name, replan)}."
+            f"expected to be {error:.1f} bins off. "
+            f"Use {_advice(plan, n_low, error, count_name, replan)}."
         )
     n_features = n_piled_up(released.quantiles, plan.grid)
     if n_features:
@@ -175,7 +176,7 @@ def _rounded(number):
     return f"{float(f'{number:.2g}'):,.0f}"
 
 
-def _advice(plan, n_rows, count_name, replan):
+def _advice(plan, n_rows, error, count_name, replan):
     """Return what would help: fewer bins, a delta, bounds, fewer features, a larger budget."""
     advice, unit = [], plan.count_budget.unit
     as_planned = replan() if plan.finer_plans else plan
@@ -191,7 +192,7 @@ def _advice(plan, n_rows, count_name, replan):
         if times > WORTH_A_WORD:
             advice.append(f"delta={USUAL_DELTA} (error {times:.2g} times smaller)")
     within_bounds = errors_in_bins(replace(plan, bounds=((0.0, 1.0),) * len(plan.bounds)), n_rows)
-    if errors_in_bins(plan, n_rows).mean() > WORTH_A_WORD * within_bounds.mean():
+    if error > WORTH_A_WORD * within_bounds.mean():
         advice.append("public bounds")
     if len(plan.quantiles) > 1:
         advice.append("fewer features")

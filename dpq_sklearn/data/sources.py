@@ -72,8 +72,8 @@ def _records(values, grid, groups, n_jobs):
     return Records(Ranks.of_weighted(cells, below, grid), n_people)
 
 
-def _for_blocks(function, values, n_jobs):
-    in_threads(function, blocks_of_columns(len(values), n_jobs), n_jobs)
+def _for_blocks(function, values, n_jobs, **most):
+    in_threads(function, blocks_of_columns(len(values), n_jobs, **most), n_jobs)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Batches:
                 builder.add(column, weights)
 
         # A block of columns is copied as a whole, so it is a small one.
-        in_threads(add, blocks_of_columns(X.shape[1], self.n_jobs, most=8), self.n_jobs)
+        _for_blocks(add, X.T, self.n_jobs, most=8)
         self.progress.advance(X.shape[0])
         return n_records
 

@@ -117,9 +117,10 @@ def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
     cuts = np.maximum(np.minimum(np.concatenate(ends, axis=1), hi[:, None] + 1), lo[:, None])
     before = grid.measure_before(cuts, columns[:, None])
 
-    point_masses = _point_masses(kinds, is_open, is_released, is_integer[:2])
-    point_masses[(points < lo[:, None]) | (points > hi[:, None])] = 0.0
+    # A node up to a bound may be far wider than the data.
     ends_at_bound = ~(is_open | is_released).all(axis=0)
+    point_masses = _point_masses(kinds, ends_at_bound, is_released, is_integer[:2])
+    point_masses[(points < lo[:, None]) | (points > hi[:, None])] = 0.0
     octave_share = np.maximum(_OCTAVE_SHARES[kinds], ends_at_bound * _OCTAVE_SHARE_AT_A_BOUND)
     rest = 1 - point_masses.sum(axis=1)
     n_both, n_points = n_shaped + n_octaves, points.shape[1]
@@ -175,13 +176,12 @@ def _rings_or_parts(kinds, is_open_lo, low, high, neighbour):
     return values, masses[:, 1:] - masses[:, :-1]
 
 
-def _point_masses(kinds, is_open, is_released, is_integer):
+def _point_masses(kinds, ends_at_bound, is_released, is_integer):
     """Return the masses of the landmarks and of the two ends of each node.
 
-    A node up to a bound may be far wider than the data: landmarks would win against them.
+    In a node up to a bound landmarks would win against the data: it has none.
     """
-    has_landmarks = (is_open | is_released).all(axis=0)
-    landmarks = np.where(has_landmarks, _LANDMARK_MASSES[kinds], 0.0)[:, None] / (1 + _LANDMARKS)
+    landmarks = np.where(ends_at_bound, 0.0, _LANDMARK_MASSES[kinds])[:, None] / (1 + _LANDMARKS)
     ends = np.where(is_integer, _INTEGER_END_MASSES[kinds], _END_MASSES[kinds]) * is_released
     return np.concatenate((landmarks, ends.T), axis=1)
 

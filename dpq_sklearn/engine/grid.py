@@ -74,9 +74,12 @@ class Grid:
 
     def __getitem__(self, columns):
         """Return the grids of a slice of the columns."""
-        fields = (self.low, self.high, self.is_open_low, self.is_open_high)
-        steps = (self.smallest_exponent, self.steps_per_cell)
-        return Grid(*(field[columns] for field in (*fields, *steps)), self.positions_per_cell)
+        return Grid(*(field[columns] for field in self._of_columns()), self.positions_per_cell)
+
+    def _of_columns(self):
+        """Return the fields that have one entry for each column."""
+        ends = (self.low, self.high, self.is_open_low, self.is_open_high)
+        return *ends, self.smallest_exponent, self.steps_per_cell
 
     def _index(self, columns):
         """Return `columns`, or 0 if all columns have the same grid: looking up one is faster."""
@@ -84,9 +87,7 @@ class Grid:
 
     @cached_property
     def _are_columns_alike(self):
-        fields = (self.low, self.high, self.smallest_exponent, self.steps_per_cell)
-        is_open = (self.is_open_low, self.is_open_high)
-        return all((field == field[0]).all() for field in (*fields, *is_open))
+        return all((field == field[0]).all() for field in self._of_columns())
 
     @cached_property
     def first(self):

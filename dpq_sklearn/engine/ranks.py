@@ -87,10 +87,10 @@ class Ranks:
         behind = np.minimum(places + 1, self._keys.size - 1)
         is_shared |= (entries < last) & (self._keys[behind] < end_key)
         begin, behind = entries, entries + 1
-        columns = columns + np.zeros_like(cells)
         if is_shared.any():
+            of_shared = (columns + np.zeros_like(cells))[is_shared]
             two = np.array((cells, cells + 1))[:, is_shared]
-            begin[is_shared], behind[is_shared] = self._entries_before(columns[is_shared], two)
+            begin[is_shared], behind[is_shared] = self._entries_before(of_shared, two)
         return cells, self._weights_before(columns, begin), self._weights_before(columns, behind)
 
     def around_cells(self, columns, cells):
