@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from dpq_sklearn.accounting.composition import (
     GREATEST_EPS,
     LONGEST,
-    _after_draw,
-    _Draw,
-    _gaussian_above,
-    _gaussian_curve,
-    _lattice_curve,
+    _before_draw,
     adaptive_delta,
     largest_scale,
 )
@@ -68,9 +64,13 @@ def assert_just_above(adversary, draws, eps, loss):
 @pytest.mark.parametrize("part", [0.05, 0.5, 0.99])
 def test_one_draw_has_its_closed_form(eps_draw, part):
     """The best t makes (sqrt(e^eps_draw) - sqrt(e^eps))^2 / (e^eps_draw - 1)."""
+
+    def exact(eps_draw):
+        return math.exp(eps) * math.expm1((eps_draw - eps) / 2) ** 2 / math.expm1(eps_draw)
+
     eps = part * eps_draw
-    exact = math.exp(eps) * math.expm1((eps_draw - eps) / 2) ** 2 / math.expm1(eps_draw)
-    assert exact * (1 - 1e-9) <= adaptive_delta([eps_draw], eps) <= exact * (1 + 1e-6) + 1e-13
+    bound = adaptive_delta([eps_draw], eps)
+    assert exact(eps_draw) * (1 - 1e-9) <= bound <= exact(eps_draw * 1.002) + 1e-13
 
 
 @pytest.mark.parametrize("part", [0.1, 0.4, 0.7, 0.95])
@@ -139,7 +139,6 @@ def test_no_adaptive_strategy_is_worse_at_a_fork(before, fork, after, part):
 
 @pytest.mark.parametrize("n_columns", [3, 20, 60])
 def test_many_forks_cost_little_more_than_pairs(n_columns):
-    """And a long sequence, of which Gaussian curves are a part, is bounded like a short one."""
     pair, other = (1.2, 1.0), math.sqrt(2.44)
     scale = largest_scale(pair * n_columns, 1.0, 1e-6)
     forked = largest_scale(pair * n_columns, 1.0, 1e-6, (other, 0.0) * n_columns)
@@ -179,13 +178,12 @@ def test_a_draw_before_all_others_counts_and_does_not_scale():
     ],
 )
 def test_no_adaptive_strategy_is_worse_in_long_sequences(multiples, eps_draw, eps):
-    """`eps_draw` is that of 24 steps. Gaussian curves may lose more than the lattice."""
+    """`eps_draw` is that of 24 steps."""
     step = eps_draw / 24
     n_steps = round(eps / step)
     adversary = best_lattice_adversary(multiples, step, n_steps)
     assert 1e-12 < adversary < 0.5
-    loss = 0.005 if len(multiples) <= LONGEST else 0.016
-    assert_just_above(adversary, step * np.array(multiples), step * n_steps, loss)
+    assert_just_above(adversary, step * np.array(multiples), step * n_steps, loss=0.006)
 
 
 @pytest.mark.parametrize("n_draws", [1, 2, 3, 7, 20, 90, 128, 129, 300, 1000])
@@ -257,7 +255,7 @@ def test_scale_is_monotone_in_every_argument(pattern, eps, delta):
         (3.0, 2.0, 1.0) * 10,
         (1.0,) * 300,
         (0.5, 1.0, 2.0) * 100,
-        tuple(np.linspace(2.0, 1.0, 2000)),
+        tuple(np.linspace(2.0, 1.0, 1000)),
     ],
     ids=len,
 )
@@ -291,9 +289,8 @@ def test_one_draw_gets_the_whole_eps():
         (10, 0.10),
         (30, 0.08),
         (90, 0.075),
-        (300, 0.068),
-        (1000, 0.07),
-        (20_000, 0.07),
+        (300, 0.07),
+        (1000, 0.067),
     ],
 )
 def test_gain_over_pure_and_zcdp(n_draws, gain):
@@ -316,54 +313,36 @@ def test_negligible_draws_cost_next_to_nothing():
     assert adaptive_delta(draws, 0.5) * 0.99 <= with_more <= adaptive_delta(draws, 0.5) * 1.02
 
 
-@pytest.mark.parametrize("eps", [0.01, 0.3, 2.0])
-@pytest.mark.parametrize("variance_in_draws", [0.1, 0.9, 1.3, 2.0, 10.0, 100.0])
-def test_gaussian_curve_is_above_what_a_draw_makes_of_a_narrower_one(eps, variance_in_draws):
-    variance = variance_in_draws * eps**2 / 4
-    t = np.linspace(0.0, eps, 41)
-    log_x = math.sqrt(variance + eps**2) * np.linspace(-4, 6, 41)[:, None]
-    up = chance_of_t(t, eps)
-    after = [_gaussian_curve(variance, log_x - t + shift) for shift in (0.0, eps)]
-    worst = np.max(up * after[0] + (1 - up) * after[1], axis=1)
-    above = _gaussian_curve(_after_draw(variance, eps), log_x[:, 0])
-    assert np.all(worst <= above * (1 + 1e-9))
-    if variance_in_draws >= 10:
-        narrower = _gaussian_curve(variance + 0.9 * eps**2 / 4, log_x[:, 0])
-        assert np.any(worst > narrower * (1 + 1e-3))
+def test_too_many_draws_get_the_pure_split():
+    n_draws = LONGEST + 1
+    assert largest_scale((1.0,) * n_draws, 1.0, 1e-6) == pytest.approx(1 / n_draws)
 
 
-@pytest.mark.parametrize("tail", [0.1, 1.0, 5.0])
-@pytest.mark.parametrize("part", [0.1, 0.4, 0.7])
-def test_curve_is_an_upper_bound_whatever_is_left_out(tail, part):
-    draws = (0.2, 0.3, 0.1)
-    eps = part * sum(draws)
-    bound = _lattice_curve(np.array(draws[::-1]), np.zeros(3), 0.03, eps, eps, tail)
-    assert bound[0] >= best_adversary(draws, eps)
+@pytest.mark.parametrize("step", [0.1, 0.03, 0.01])
+@pytest.mark.parametrize("eps", [0.013, 0.2, 1.0])
+def test_curve_before_a_draw_is_just_above_what_an_adversary_makes_of_it(step, eps):
+    log_x = step * np.arange(-200, 201)
+    behind = best_adversary((0.2, 0.3), log_x)
+    exact = best_adversary((eps, 0.2, 0.3), log_x)
+    bound = _before_draw(behind, eps, step)
+    assert np.all(bound >= exact * (1 - 1e-12))
+    assert np.all(bound <= exact + step**2 + (eps / 40) ** 2)  # the adversary has 40 choices
 
 
 def test_a_cut_curve_gives_an_upper_bound():
     """To the left the chord to D(0) = 1 takes its place, to the right the last value."""
-    step, decay = 0.02, np.exp(-0.02 * np.arange(100))
-    curve = best_adversary((0.2, 0.2), step * np.arange(-40, 41))
-    draw = _Draw(0.13, step)
-    whole = draw.before(curve, decay, 20, 41)
-    assert np.all(draw.before(curve[25:], decay, -5, 41) >= whole)
-    assert np.all(draw.before(curve[:46], decay, 20, 41) >= whole)
+    curve = best_adversary((0.2, 0.2), 0.02 * np.arange(-40, 41))
+    complete = _before_draw(curve, 0.13, 0.02)
+    assert np.all(_before_draw(curve[25:], 0.13, 0.02) >= complete[25:])
+    assert np.all(_before_draw(curve[:46], 0.13, 0.02) >= complete[:46])
 
 
 def test_swapped_neighbours_have_the_same_curve():
     """D(x) = 1 - x + x D(1/x)."""
-    for draws in (np.array([0.3]), np.array([0.2, 0.35, 0.1])):
-        for log_x in (0.05, 0.15, 0.25):
-            alone = draws, np.zeros(len(draws)), 0.01
-            right, left = (_lattice_curve(*alone, g, g, 50.0)[0] for g in (log_x, -log_x))
-            assert left == pytest.approx(-math.expm1(-log_x) + math.exp(-log_x) * right, rel=1e-3)
-
-
-def test_gaussian_curve_is_just_above_the_curve_it_replaces():
-    step = 0.02
-    log_x = step * np.arange(20)
-    curve = best_adversary((0.2, 0.2), log_x)
-    variance = _gaussian_above(curve, step, 2 * 0.2**2 / 4)
-    assert np.all(curve - curve[-1] <= _gaussian_curve(variance, log_x))
-    assert np.any(curve - curve[-1] > _gaussian_curve(0.995 * variance, log_x))
+    log_x = 0.01 * np.arange(-100, 101)
+    for draws in ((0.3,), (0.2, 0.35, 0.1)):
+        curve = -np.expm1(np.minimum(log_x, 0.0))
+        for draw in draws:
+            curve = _before_draw(curve, draw, 0.01)
+        swapped = -np.expm1(log_x) + np.exp(log_x) * curve[::-1]
+        np.testing.assert_allclose(curve[50:150], swapped[50:150], atol=1e-4)

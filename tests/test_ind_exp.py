@@ -144,7 +144,8 @@ def test_a_person_whose_rows_share_the_weight_of_one_record_is_within_the_cost(b
 def test_composed_budgets_keep_the_promised_delta(quantiles, eps, delta):
     (budget,) = IND.composed_budgets([quantiles], [1.0], eps, delta)
     assert budget.unit == "draw"
-    assert budget.amount * len(quantiles) > eps  # more than pure DP would allow
+    if len(quantiles) > 1:  # for one draw, such a delta buys next to nothing
+        assert budget.amount * len(quantiles) > eps  # more than pure DP would allow
     exact = distributions(tiny_grid(3, 2), 3, quantiles, budget)
     for pair in neighbour_pairs(3, 3):
         for one, other in (pair, pair[::-1]):
