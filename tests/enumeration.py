@@ -5,7 +5,7 @@ Many datasets are the columns of one `Ranks`, so that all their nodes are worked
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -114,7 +114,7 @@ def place_weights(ranks, nodes):
     unless a run sticks out of it.
     """
     pieces = [
-        _place_weights(ranks, nodes[start : start + _NODES_AT_ONCE])
+        _place_weights(ranks, taken(nodes, slice(start, start + _NODES_AT_ONCE)))
         for start in range(0, nodes.lo.size, _NODES_AT_ONCE)
     ]
     return np.concatenate(pieces)
@@ -226,7 +226,7 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
         if is_leaf:
             return Draws(here, weights, next_history, ())
         of_next = (np.arange(n_datasets)[:, None] * n_histories + histories).ravel()
-        ranks_here = split_rank(ranks, nodes[of_next], np.tile(drawn, n_datasets))
+        ranks_here = split_rank(ranks, taken(nodes, of_next), np.tile(drawn, n_datasets))
         positions = {end: at[histories] for end, at in positions.items()} | {here: drawn}
         split_ranks = {end: at[:, histories] for end, at in split_ranks.items()}
         split_ranks[here] = ranks_here.reshape(n_datasets, -1)
@@ -405,4 +405,10 @@ def whole_node(ranks, q, eps, is_leaf=False, measure=None):
 
 def repeated(nodes, times):
     """The nodes many times."""
-    return nodes[np.tile(np.arange(nodes.lo.size), times)]
+    return taken(nodes, np.tile(np.arange(nodes.lo.size), times))
+
+
+def taken(thing, rows):
+    """Nodes with their base measures, or base measures alone: those with these numbers."""
+    values = (getattr(thing, field.name) for field in fields(thing))
+    return type(thing)(*(taken(v, rows) if isinstance(v, StepMeasure) else v[rows] for v in values))

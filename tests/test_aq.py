@@ -13,7 +13,6 @@ from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.data.groups import weights_of_rows
 from dpq_sklearn.data.summaries import Summary, summarize
-from dpq_sklearn.engine import exponential as exponential_module
 from dpq_sklearn.engine.base_measure import StepMeasure
 from dpq_sklearn.engine.exponential import Scores, draw, rank_intervals
 from dpq_sklearn.engine.grid import make_grid
@@ -477,9 +476,11 @@ def test_sampler_follows_the_exact_distribution_and_would_betray_a_wrong_eps():
 def test_sampler_follows_the_exact_distribution_in_pieces_and_with_a_nasty_measure(
     nasty, monkeypatch
 ):
-    monkeypatch.setattr(exponential_module, "_NODES_AT_ONCE", 37)
+    monkeypatch.setattr(aq_module, "NODES_AT_ONCE", 37)
+    aq_module.levels_of_columns.cache_clear()
     budgets = [Budget(2.0, "eps"), Budget(1.0, "eps"), Budget(0.5, "rho")]
     assert min(chi_square(budgets, budgets, 4)) > 1e-3
+    aq_module.levels_of_columns.cache_clear()
 
 
 def test_distribution_is_the_same_from_column_and_summary():

@@ -111,15 +111,6 @@ def mass_between(measure, low, high, column=0, grid=GRID):
     return float(np.diff(inside) @ measure.densities[0])
 
 
-def test_slice_of_a_measure_has_these_nodes():
-    nodes = some_nodes(2, 10)
-    measure = step_measure(GRID, *nodes)
-    part = measure[3:5]
-    assert np.array_equal(part.cuts, measure.cuts[3:5])
-    assert np.array_equal(part.before, measure.before[3:5])
-    assert np.array_equal(part.densities, measure.densities[3:5])
-
-
 def test_root_prefers_numbers_of_everyday_size_and_positive_ones():
     root = one_node(None, None)
     assert mass_between(root, 1.0, 2.0) > 3 * mass_between(root, 2.0**30, 2.0**31)

@@ -19,11 +19,11 @@ from dpq_sklearn.engine.exponential import (
     FLOOR,
     Nodes,
     Scores,
+    ascending_shares,
     chances_to_keep,
     draw,
     draw_by_measure,
     node_runs,
-    race,
     rank_intervals,
 )
 from dpq_sklearn.engine.grid import make_grid
@@ -42,11 +42,15 @@ from tests.enumeration import (
     tiny_grid,
     whole_node,
 )
-from tests.test_random import ScriptedRandomness, words_of_tails
 
 
 def seeded(seed):
     return SeededRandomness(np.random.SeedSequence(seed))
+
+
+def exact_quantile(q):
+    """What the quantile of a node is rounded to."""
+    return Fraction(round(q * 2**30), 2**30)
 
 
 def naive_weights(counts, grid, node):
@@ -57,9 +61,10 @@ def naive_weights(counts, grid, node):
     per_cell = grid.positions_per_cell
     names = ("lo", "hi", "lo_rank", "hi_rank", "q", "eps", "is_leaf")
     lo, hi, lo_rank, hi_rank, q, eps, is_leaf = (getattr(node, name)[0].item() for name in names)
+    q = exact_quantile(q)
     ticks = RECORD_WEIGHT * per_cell
-    target = lo_rank + Fraction(q) * (hi_rank - lo_rank)
-    eta = min(eps / (2 * max(q, 1 - q)) / ticks, 96 * math.log(2))
+    target = lo_rank + q * (hi_rank - lo_rank)
+    eta = min(eps / float(2 * max(q, 1 - q)) / ticks, 96 * math.log(2))
     weights = [0.0] * (per_cell * len(counts))
     for cell in range(lo // per_cell, hi // per_cell + 1):
         segment = np.searchsorted(node.measure.cuts[0], cell, side="right") - 1
@@ -159,7 +164,7 @@ def test_target_is_exact():
     node = Nodes(*(*list(vars(node).values())[:3], np.array([10]), np.array([11 + 2**61])),
                  *list(vars(node).values())[5:])  # fmt: skip
     scores = Scores.of(node, 2)
-    exact = 10 + Fraction(1 / 3) * (2**61 + 1)
+    exact = 10 + exact_quantile(1 / 3) * (2**61 + 1)
     assert scores.target[0] == math.floor(exact)
     assert scores.remainder[0] == pytest.approx(float(exact - math.floor(exact)))
 
@@ -191,7 +196,6 @@ def test_draw_has_the_distribution_of_the_weights_whatever_is_looked_up(
 ):
     monkeypatch.setattr(exponential_module, "_LOOK_UPS", LOOK_UPS[look_ups])
     monkeypatch.setattr(exponential_module, "_PROPOSALS_AT_ONCE", n_proposals * 4000)
-    monkeypatch.setattr(exponential_module, "_NODES_AT_ONCE", 2**14)
     counts = [3, 0, 2, 4, 0, 1, 1, 1]
     ranks = column_of(counts, grid)
     measure = step_measure_of(grid, [0, 2, 4, 4, 7], [1.0, 0.3, 9.0, 2.0])
@@ -213,8 +217,7 @@ def test_draw_has_the_distribution_of_the_weights_whatever_is_looked_up(
     assert p_value(2.6) < 1e-3
 
 
-def test_draws_in_pieces_have_the_distribution_of_the_weights(monkeypatch):
-    monkeypatch.setattr(exponential_module, "_NODES_AT_ONCE", 3)
+def test_draws_of_several_nodes_have_the_distributions_of_their_weights():
     counts, grid = [1, 2, 0, 3], tiny_grid(4, 1)
     ranks = column_of(counts, grid)
     nodes = [whole_node(ranks, q, 1.0, is_leaf) for q in (0.2, 0.7) for is_leaf in (False, True)]
@@ -278,57 +281,32 @@ def test_ranges_of_real_grids_are_drawn_by_their_measures(rng):
             assert np.array_equal(np.bincount(drawn, minlength=end)[first:], measures[first:end])
 
 
-def chance_to_win(weight, rival):
-    """The chance that `weight` beats 1, given the rival's exponential, by driving the words.
-
-    Words of two exponentials, in order: whole ln 2 of both, exponents of both, mantissas of both.
-    """
-
-    def wins(mantissa, exponent, whole):
-        words = words_of_tails(rival[0], whole, rival[2], exponent)
-        words += [rival[1], mantissa << 12]
-        return race(np.array([[1.0, weight]]), ScriptedRandomness(words))[0] == 1
-
-    chance = 0.0
-    for whole, exponent in itertools.product(range(2), range(110)):
-        if wins(2**52 - 1, exponent, whole):
-            low = 2**52
-        else:
-            low, high = 0, 2**52 - 1
-            while low < high:  # the first mantissa that loses
-                middle = (low + high) // 2
-                low, high = (middle + 1, high) if wins(middle, exponent, whole) else (low, middle)
-        chance += 2.0 ** -(whole + 1) * 2.0 ** -(exponent + 1) * low * 2.0**-52
-    return chance
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_get_improbable_outcomes_right(seed):
+    """Weights down to 2^-96: a sum in any other order would lose all below 2^-53."""
+    rng = np.random.default_rng(seed)
+    weights = np.exp2(rng.uniform(-96, 0, (3, 150)))
+    order, shares = ascending_shares(weights)
+    for row in range(3):
+        ends = [Fraction(0), *map(Fraction, shares[row].tolist())]
+        exact = [Fraction(weights[row, index]) for index in order[row]]
+        for (before, after), weight in zip(itertools.pairwise(ends), exact, strict=True):
+            assert abs((after - before) * sum(exact) / weight - 1) < 700 * 2.0**-53
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bits", [40, 60, 90])
-def test_race_gets_improbable_outcomes_right(bits):
-    """P(E < w E') given E' is 1 - exp(-w E'), also for w = 2^-60, where cumulative sums fail."""
-    weight = 2.0**-bits
-    for rival in [(0, 2**63, 1), (1, 2**62, 3), (0, 12345 << 20, 0)]:
-        words = [*words_of_tails(rival[0], rival[2]), rival[1]]
-        exponential = ScriptedRandomness(words).exponentials(1)[0]
-        exact = -math.expm1(-weight * exponential)
-        assert chance_to_win(weight, rival) == pytest.approx(exact, rel=2.0**-42)
+def test_equal_weights_have_the_largest_error_of_shares():
+    _, shares = ascending_shares(np.full((1, 150), 0.1))
+    errors = np.diff(shares[0].astype(np.longdouble), prepend=0) * 150 - 1
+    assert np.abs(errors).max() < 700 * 2.0**-53
 
 
-@pytest.mark.parametrize("n_weights", [20, 33, 100])
-def test_race_of_few_or_many_weights_goes_by_the_weights(n_weights):
-    """Many of them race in blocks, the last of which may be incomplete."""
-    weights = np.exp(-np.arange(n_weights) / 10.0) + 0.2
-    winners = race(np.tile(weights, (20_000, 1)), seeded(3))
-    drawn = np.bincount(winners, minlength=n_weights)
-    assert chisquare(drawn, weights / weights.sum() * drawn.sum()).pvalue > 1e-3
-
-
-def test_race_never_lets_nothing_win():
-    weights = np.zeros((60, 300))
+def test_nothing_is_never_chosen():
+    """A uniform number is above 0, so the first share above it belongs to a weight."""
+    weights = np.zeros((1, 300))
     weights[:, [5, 123]] = 1e-30
-    assert set(race(weights, seeded(0)).tolist()) == {5, 123}
-    with np.errstate(over="ignore"):
-        assert race(np.array([[5e-324, 0.0], [0.0, 1e308]]), seeded(2)).tolist() == [0, 1]
+    order, shares = ascending_shares(weights)
+    assert order[0, shares[0] > 0].tolist() == [5, 123]
+    assert shares[0, -2:].tolist() == [0.5, 1.0]
 
 
 def test_place_that_is_no_worse_than_its_bound_is_always_kept():
@@ -355,7 +333,12 @@ def test_ties_do_not_make_many_rounds(counts, eps, is_leaf, monkeypatch):
     ranks = weights_of_records(zip((0, 1, 2, 1000), counts, strict=False))
     node = whole_node(ranks, 0.5, eps, is_leaf)
     rounds = []
-    monkeypatch.setattr(exponential_module, "race", lambda *args: rounds.append(1) or race(*args))
+
+    def counted(*arguments):
+        rounds.append(1)
+        return chances_to_keep(*arguments)
+
+    monkeypatch.setattr(exponential_module, "chances_to_keep", counted)
     for seed in range(50):
         draw(ranks, node, seeded(seed))
     assert len(rounds) < 10 * 50
@@ -402,7 +385,7 @@ def exact_weight(node, row, low, high, measure):
     """base measure * (exp(-eta distance) + 2^-96) of one place, with 50 digits."""
     with localcontext() as context:
         context.prec = 50
-        q, eps = Fraction(node.q[row].item()), Fraction(node.eps[row].item())
+        q, eps = exact_quantile(node.q[row].item()), Fraction(node.eps[row].item())
         lo, hi = int(node.lo_rank[row]), int(node.hi_rank[row])
         target = lo + q * (hi - lo)
         eta = eps / (2 * max(q, 1 - q)) / (RECORD_WEIGHT * 2**10)

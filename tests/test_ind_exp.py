@@ -48,8 +48,8 @@ def cell_chances(weights, grid, quantiles, budget):
     with mock.patch.object(aq_module, "draw") as draw:
         draw.side_effect = lambda ranks, nodes, randomness: (nodes.lo, nodes.lo_rank)
         IND.release(ranks, [quantiles] * n_datasets, [budget] * n_datasets, None)
-    ((_, nodes, _),) = (call.args for call in draw.call_args_list)
-    of_cells = place_weights(ranks, nodes)[:, :: grid.positions_per_cell]
+    pieces = [place_weights(ranks, call.args[1]) for call in draw.call_args_list]
+    of_cells = np.concatenate(pieces)[:, :: grid.positions_per_cell]
     chances = of_cells / of_cells.sum(axis=1, keepdims=True)
     return chances.reshape(n_datasets, len(quantiles), -1)
 

@@ -83,10 +83,6 @@ class StepMeasure:
     before: np.ndarray
     densities: np.ndarray
 
-    def __getitem__(self, nodes):
-        """Return the measure of a slice of the nodes."""
-        return StepMeasure(self.cuts[nodes], self.before[nodes], self.densities[nodes])
-
 
 def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
     """Return the base measure of nodes that reach from the cell `lo` to the cell `hi`.

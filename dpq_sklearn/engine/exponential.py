@@ -8,16 +8,15 @@ measure of the place (`base_measure`).
 
 A node looks up a few ranks around its target. The places that hold them, and the segments of the
 base measure, cut the node into *runs*. In a run the density is constant, and the nearest rank
-bounds all weights. One run is chosen by a race, then a place in it by grid measure; it is kept with
-probability weight / bound, otherwise all begins again. The draw is the only place that uses
+bounds all weights. One run is chosen by its bound, then a place in it by grid measure; it is kept
+with probability weight / bound, otherwise all begins again. The draw is the only place that uses
 randomness, and every outcome's probability, however small, has a relative error below 2^-41
 (docs/privacy.md has the argument).
 
 Nodes of all columns are drawn together: all arrays have one row for each node.
 """
 
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,10 +32,8 @@ FLOOR = 2.0**-FLOOR_BITS
 # no data make very many rounds; beyond 36, all places together weigh less than the target's.
 _AHEAD = np.array([0.3, 0.8, 1.4, 2.2, 3.5, 5.5, 8.5, 12, 16, 20, 25, 30, 36])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
-# How many weights make a block of a race, and how many nodes are drawn at once: what they look at
-# stays in the cache.
-_BLOCK = 16
-_NODES_AT_ONCE = 1024
+# The quantile of a node is rounded to a multiple of 1 / _Q_STEPS, so that targets are exact.
+_Q_STEPS = 2**30
 # Few nodes get several proposals at once, so that hardly any needs a second round.
 _PROPOSALS_AT_ONCE, _MOST_PROPOSALS = 160, 3
 
@@ -59,10 +56,6 @@ class Nodes:
     is_leaf: np.ndarray
     measure: StepMeasure
 
-    def __getitem__(self, rows):
-        """Return a slice of the nodes."""
-        return Nodes(*(getattr(self, field.name)[rows] for field in fields(self)))
-
 
 @dataclass(frozen=True)
 class Scores:
@@ -79,17 +72,14 @@ class Scores:
     @classmethod
     def of(cls, nodes, positions_per_cell):
         """Return the scores of `nodes`."""
-        targets, remainders = [], []
-        widths = (nodes.hi_rank - nodes.lo_rank).tolist()
-        for q, low, width in zip(nodes.q.tolist(), nodes.lo_rank.tolist(), widths, strict=True):
-            numerator, denominator = q.as_integer_ratio()
-            whole, rest = divmod(numerator * width, denominator)
-            targets.append(low + whole)
-            remainders.append(rest / denominator)
-        ticks_per_record = RECORD_WEIGHT * positions_per_cell
-        eta = nodes.eps / (2 * np.maximum(nodes.q, 1 - nodes.q)) / ticks_per_record
+        q_steps = np.rint(nodes.q * _Q_STEPS).astype(np.int64)
+        high, low = np.divmod(nodes.hi_rank - nodes.lo_rank, _Q_STEPS)  # the product overflows
+        ticks, rest = np.divmod(low * q_steps, _Q_STEPS)
+        target = nodes.lo_rank + high * q_steps + ticks
+        sensitivity = np.maximum(q_steps, _Q_STEPS - q_steps) / _Q_STEPS
+        eta = nodes.eps / (2 * sensitivity) / (RECORD_WEIGHT * positions_per_cell)
         # Beyond this one tick more or less is all that counts: spend less, and nothing overflows.
-        return cls(np.minimum(eta, FLOOR_BITS * LN2), np.array(targets), np.array(remainders))
+        return cls(np.minimum(eta, FLOOR_BITS * LN2), target, rest / _Q_STEPS)
 
     def __getitem__(self, rows):
         return Scores(self.eta[rows], self.target[rows], self.remainder[rows])
@@ -132,28 +122,22 @@ def draw(ranks, nodes, randomness):
     ``eta = eps / (2 max(q, 1 - q))`` the draw costs this record ``w * eps`` (McSherry, Talwar
     2007), and is w * eps bounded-range (Durfee, Rogers 2019).
     """
-    pieces = [
-        _draw(ranks, nodes[start : start + _NODES_AT_ONCE], randomness)
-        for start in range(0, nodes.lo.size, _NODES_AT_ONCE)
-    ]
-    return tuple(map(np.concatenate, zip(*pieces, strict=True)))
-
-
-def _draw(ranks, nodes, randomness):
     grid = ranks.grid
     scores = Scores.of(nodes, grid.positions_per_cell)
     runs = node_runs(ranks, nodes, scores)
+    order, shares = ascending_shares(runs.weights)
     positions, split_ranks = np.empty_like(nodes.lo), np.empty_like(nodes.lo)
     left = np.arange(nodes.lo.size)
     while left.size:
         # The first of several proposals that is kept counts. A few more take no more time.
         n_proposals = min(max(_PROPOSALS_AT_ONCE // left.size, 1), _MOST_PROPOSALS)
         rows = np.repeat(left, n_proposals)
-        winners = race(runs.weights[rows], randomness)
-        start, end = runs.cuts[rows, winners], runs.cuts[rows, winners + 1]
+        places = (shares[rows] <= randomness.uniforms(rows.size)[:, None]).sum(axis=1)
+        chosen = order[rows, places]
+        start, end = runs.cuts[rows, chosen], runs.cuts[rows, chosen + 1]
         proposed = draw_by_measure(start, end, grid, nodes.column[rows], randomness)
         low, high = rank_intervals(ranks, nodes, rows, proposed)
-        least_scores = runs.least_scores[rows, winners]
+        least_scores = runs.least_scores[rows, chosen]
         chances = chances_to_keep(least_scores, scores[rows].of_interval(low, high))
         is_kept = (randomness.uniforms(rows.size) < chances).reshape(left.size, n_proposals)
         is_found = is_kept.any(axis=1)
@@ -270,28 +254,16 @@ def _measure_before(grid, positions, columns):
     return per_cell * before + subs * (behind - before)
 
 
-def race(weights, randomness):
-    """Return in each row index i with probability ``weights[i] / weights.sum()``.
+def ascending_shares(weights):
+    """Return the order of the weights in each row, and the share of all up to each of them.
 
-    The smallest Exp(1) / weight wins. A relative error of an exponential acts like the same
-    relative error of its weight, so improbable outcomes are as accurate as probable ones; a
-    cumulative sum would lose all below 2^-53. Many weights race in blocks, then in the block.
+    The first share above a uniform number belongs to index i with probability
+    ``weights[i] / weights.sum()``. The smallest weights come first, so that each is a sizeable part
+    of its sum and improbable outcomes are as accurate as probable ones.
     """
-    n_rows, n_weights = weights.shape
-    if n_weights <= 2 * _BLOCK:
-        return _winners(weights, randomness.exponentials(weights.size).reshape(weights.shape))
-    blocks = np.zeros((n_rows, -(-n_weights // _BLOCK), _BLOCK))
-    blocks.reshape(n_rows, -1)[:, :n_weights] = weights
-    shape = n_rows, blocks.shape[1] + _BLOCK
-    exponentials = randomness.exponentials(math.prod(shape)).reshape(shape)
-    chosen = _winners(blocks.sum(axis=2), exponentials[:, _BLOCK:])
-    in_block = blocks[np.arange(n_rows), chosen]
-    return _BLOCK * chosen + _winners(in_block, exponentials[:, :_BLOCK])
-
-
-def _winners(weights, exponentials):
-    with np.errstate(divide="ignore"):  # no weight: never arrives
-        return (exponentials / weights).argmin(axis=1)
+    order = weights.argsort(axis=1, kind="stable")
+    sums = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
+    return order, sums / sums[:, -1:]
 
 
 def draw_by_measure(start, end, grid, columns, randomness):

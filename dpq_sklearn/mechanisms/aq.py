@@ -8,6 +8,7 @@ nodes of a level are drawn together.
 import math
 from collections import defaultdict, namedtuple
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -141,21 +142,24 @@ def rank_variances(nodes, own):
     return [variances[index] for index in range(1, end)]
 
 
-# Arrays of the nodes of one level of the trees of all columns, which are drawn together.
+# Arrays of nodes of one level of the trees of all columns, which are drawn together: not more of
+# them than stay in the cache with all that they look at.
 Level = namedtuple("Level", ("column", "eps", *QuantileNode._fields))
+NODES_AT_ONCE = 1024
 
 
 @lru_cache(maxsize=32)
 def levels_of_columns(mechanism, quantiles, budgets):
-    """Return the levels of the trees of all columns, from the roots down."""
+    """Return the levels of the trees of all columns, from the roots down, large ones in pieces."""
     rows = [
         (column, eps, *node)
         for column, of_column in enumerate(zip(quantiles, budgets, strict=True))
         for node, eps in zip(*mechanism.nodes_and_eps(*of_column), strict=True)
     ]
     nodes = Level(*map(np.array, zip(*rows, strict=True)))
-    in_levels = [nodes.depth == depth for depth in range(nodes.depth.max() + 1)]
-    return [Level(*(field[in_level] for field in nodes)) for in_level in in_levels]
+    levels = (np.flatnonzero(nodes.depth == depth) for depth in range(nodes.depth.max() + 1))
+    pieces = (np.array_split(level, -(-level.size // NODES_AT_ONCE)) for level in levels)
+    return [Level(*(field[piece] for field in nodes)) for piece in chain.from_iterable(pieces)]
 
 
 class ApproximateQuantiles(Mechanism):
