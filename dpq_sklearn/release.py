@@ -122,14 +122,29 @@ class Account:
     delta: float
     name: str
 
+    def loss(self, costs, eps, rho, neighbours):
+        """Return the loss of releases with these costs that were asked for eps or rho.
+
+        They add up to what was asked for, or less.
+        """
+        total = Cost(*map(sum, zip(*costs, strict=True)))
+        return PrivacyLoss(
+            eps=total.eps if eps is None else eps,
+            delta=self.delta,
+            rho=total.rho if rho is None else rho,
+            pure_eps=total.eps if self.delta or eps is None else eps,
+            neighbours=neighbours,
+            account=self.name,
+        )
+
 
 def plan_release(
     quantiles,
     *,
+    bounds,
     eps,
     delta,
     rho,
-    bounds,
     mechanism="aq",
     weights=None,
     resolution=FULL_RESOLUTION,
@@ -143,46 +158,21 @@ def plan_release(
     Of the accounts that satisfy the request, the one that promises the least error is taken.
     Releases that are added up later (`adds_up`, in a ledger) do without optimal composition: it
     buys accuracy at one delta with more rho. If the count decides which plan is followed, it is
-    paid for on its own: the composition of a plan knows its own draws only.
+    paid for on its own: the composition of a plan knows its own draws only. In a ledger each plan
+    is charged its rho, so there the count may decide at no price.
     """
-    return _plan(
-        checked_mechanism(mechanism, with_groups=neighbours == PEOPLE),
-        tuple(tuple(map(float, of_column)) for of_column in quantiles),
-        tuple(feature_shares(len(quantiles), weights).tolist()),
-        *checked_request(eps, delta, rho),
-        tuple(bounds),
-        resolution,
-        with_count,
-        count_decides,
-        neighbours,
-        adds_up,
-    )
-
-
-# A fit is repeated many times in a search, and warnings try out other plans.
-@lru_cache(maxsize=64)
-def _plan(
-    mechanism,
-    quantiles,
-    shares,
-    eps,
-    delta,
-    rho,
-    bounds,
-    resolution,
-    with_count,
-    count_decides,
-    neighbours,
-    adds_up,
-):
-    # In a ledger each plan is charged its rho, so the count may choose among them at no price.
+    mechanism = checked_mechanism(mechanism, with_groups=neighbours == PEOPLE)
+    quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
+    shares = tuple(feature_shares(len(quantiles), weights).tolist())
+    eps, delta, rho = checked_request(eps, delta, rho)
     count_is_apart = count_decides and not adds_up
-    accounts = _accounts(shares, eps, delta, rho, with_count, count_is_apart)
+    share_of_count = COUNT_SHARE if with_count else 0.0
+    accounts = _accounts(shares, eps, delta, rho, share_of_count, count_is_apart)
     if delta > 0 and not adds_up:
         count = accounts[0].count_budget
         count_eps = 0.0 if count is None else count.amount
-        request = (eps - count_eps, delta, 0.0) if count_is_apart else (eps, delta, count_eps)
-        composed = mechanism.composed_budgets(quantiles, shares, *request)
+        budget = (eps - count_eps, delta, 0.0) if count_is_apart else (eps, delta, count_eps)
+        composed = mechanism.composed_budgets(quantiles, shares, *budget)
         if composed is not None:
             accounts.append(Account(composed, count, delta, "optimal composition"))
 
@@ -193,25 +183,18 @@ def _plan(
         return error * (1.02 if account.delta else 1.0)
 
     account = min(accounts, key=predicted_error)
-    columns = zip(quantiles, account.budgets, strict=True)
-    costs = [_cost_of(mechanism, *column) for column in columns]
+    costs = [_cost_of(mechanism, *of) for of in zip(quantiles, account.budgets, strict=True)]
     if account.count_budget is not None:
         costs.append(CountNoise(account.count_budget).cost())
-    total = Cost(*map(sum, zip(*costs, strict=True)))
-    loss = PrivacyLoss(
-        eps=total.eps if eps is None else eps,  # the parts add up to what was asked for, or less
-        delta=account.delta,
-        rho=total.rho if rho is None else rho,
-        pure_eps=total.eps if account.delta or eps is None else eps,
-        neighbours=neighbours,
-        account=account.name,
-    )
-    grid = make_grid(bounds, resolution)
-    budgets, count_budget = account.budgets, account.count_budget
-    return ReleasePlan(mechanism, quantiles, bounds, grid, budgets, count_budget, loss)
+    loss = account.loss(costs, eps, rho, neighbours)
+    bounds, budgets = tuple(bounds), (account.budgets, account.count_budget)
+    return ReleasePlan(mechanism, quantiles, bounds, _grid_of(bounds, resolution), *budgets, loss)
 
 
-# Columns mostly have equal quantiles and budgets.
+# A fit is repeated many times in a search, and columns mostly have equal quantiles and budgets.
+_grid_of = lru_cache(maxsize=64)(make_grid)
+
+
 @lru_cache(maxsize=1024)
 def _cost_of(mechanism, quantiles, budget):
     return mechanism.cost(quantiles, budget)
@@ -222,23 +205,24 @@ def _rank_errors_of(mechanism, quantiles, budget):
     return mechanism.rank_errors(quantiles, budget)
 
 
-def _accounts(shares, eps, delta, rho, with_count, count_is_apart):
+def _accounts(shares, eps, delta, rho, share_of_count=0.0, count_is_apart=False):
     """Return sums that satisfy a request for eps, (eps, delta) or rho, each on its own."""
-    if rho is not None:
-        count = Budget(COUNT_SHARE * rho, "rho") if with_count else None
-        rest = Budget(rho - (count.amount if with_count else 0.0), "rho")
-        return [Account(_shared(rest, shares), count, 0.0, "zCDP")]
-    count = Budget(COUNT_SHARE * eps, "eps") if with_count else None
-    eps_left = eps - (count.amount if with_count else 0.0)
-    accounts = [Account(_shared(Budget(eps_left, "eps"), shares), count, 0.0, "sum of eps")]
+
+    def account(amount, unit, delta=0.0):
+        budgets = tuple(Budget(amount * share, unit) for share in shares)
+        return Account(budgets, count, delta, "zCDP" if unit == "rho" else "sum of eps")
+
+    asked, unit = (eps, "eps") if rho is None else (rho, "rho")
+    of_count = share_of_count * asked
+    count = Budget(of_count, unit) if of_count > 0 else None
+    accounts = [account(asked - of_count, unit)]
     if delta > 0:
         if count_is_apart:
-            rho = rho_of_approximate_dp(eps_left, delta)
+            rho_left = rho_of_approximate_dp(eps - of_count, delta)
         else:
-            of_count = rho_of_pure(count.amount) if with_count else 0.0
-            rho = rho_of_approximate_dp(eps, delta) - of_count
-        if rho > 0:
-            accounts.append(Account(_shared(Budget(rho, "rho"), shares), count, delta, "zCDP"))
+            rho_left = rho_of_approximate_dp(eps, delta) - rho_of_pure(of_count)
+        if rho_left > 0:
+            accounts.append(account(rho_left, "rho", delta))
     return accounts
 
 
@@ -271,28 +255,12 @@ def plan_fit(candidates, **request):
 def plan_counts(n_counts, *, eps, delta, rho, parts=1, neighbours=ROWS):
     """Return the plan for counts that a record changes by at most 1 in all: the least noise."""
     eps, delta, rho = checked_request(eps, delta, rho)
-    if rho is not None:
-        budgets = [Budget(rho, "rho")]
-    else:
-        budgets = [Budget(eps, "eps")]
-        if delta > 0:
-            budgets.append(Budget(rho_of_approximate_dp(eps, delta), "rho"))
-    noises = [CountNoise(budget, n_counts, parts) for budget in budgets]
-    noise, budget = min(zip(noises, budgets, strict=True), key=lambda pair: pair[0].deviation())
-    cost = noise.cost()
-    loss = PrivacyLoss(
-        eps=cost.eps if eps is None else eps,
-        delta=delta if budget.unit == "rho" and rho is None else 0.0,
-        rho=cost.rho if rho is None else rho,
-        pure_eps=cost.eps if eps is None or budget.unit == "rho" else eps,
-        neighbours=neighbours,
-        account="zCDP" if budget.unit == "rho" else "sum of eps",
-    )
-    return CountPlan(noise, parts, loss)
-
-
-def _shared(budget, shares):
-    return tuple(budget.part(share) for share in shares)
+    plans = [
+        (CountNoise(account.budgets[0], n_counts, parts), account)
+        for account in _accounts((1.0,), eps, delta, rho)
+    ]
+    noise, account = min(plans, key=lambda plan: plan[0].deviation())
+    return CountPlan(noise, parts, account.loss([noise.cost()], eps, rho, neighbours))
 
 
 def neighbours_of(groups):

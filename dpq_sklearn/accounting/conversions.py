@@ -1,6 +1,7 @@
 """Conversions between pure DP, zCDP and (eps, delta)-DP."""
 
 import math
+from functools import lru_cache
 
 from scipy.optimize import minimize_scalar
 
@@ -26,6 +27,7 @@ def eps_of_zcdp(rho, delta):
     return max(_least(lambda a: a * rho + _delta_term(a, delta)), 0.0)
 
 
+@lru_cache(maxsize=256)
 def rho_of_approximate_dp(eps, delta):
     """Return the largest rho such that rho-zCDP implies (eps, delta)-DP by `eps_of_zcdp`."""
     return -_least(lambda a: -(eps - _delta_term(a, delta)) / a) * (1 - 2.0**-40)
