@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 
 from dpq_sklearn.data.summaries import Summary
-from dpq_sklearn.engine.base_measure import StepMeasure
 from dpq_sklearn.engine.exponential import (
     Nodes,
     Scores,
+    StepMeasure,
     chances_to_keep,
     node_runs,
     rank_intervals,

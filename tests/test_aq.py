@@ -13,17 +13,13 @@ from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.data.groups import weights_of_rows
 from dpq_sklearn.data.summaries import Summary, summarize
-from dpq_sklearn.engine.base_measure import StepMeasure
-from dpq_sklearn.engine.exponential import Scores, draw, rank_intervals
+from dpq_sklearn.engine.exponential import Scores, StepMeasure, draw, rank_intervals
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness, make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms import aq as aq_module
-from dpq_sklearn.mechanisms.aq import (
-    draw_pattern,
-    eps_of_nodes,
-    quantile_nodes,
-)
+from dpq_sklearn.mechanisms.aq import eps_of_nodes, quantile_nodes
+from dpq_sklearn.mechanisms.rank_errors import draw_pattern
 from tests.enumeration import (
     AQ,
     aq_distribution,
@@ -536,7 +532,7 @@ def test_tree_of_a_power_of_two_less_one_asks_for_medians_with_equal_shares():
 def test_draws_of_a_level_have_one_eps_with_a_budget_of_draws(m, n_early):
     """But for early leaves. In the proportions that composition was told, the least of them 1."""
     quantiles = tuple(np.arange(1, m + 1) / (m + 1))
-    pattern, early_leaf = draw_pattern(quantiles)
+    pattern, early_leaf = draw_pattern(quantile_nodes(tuple(quantiles)))
     assert min(pattern) == 1.0
     n_found = 0
     for depth, level in enumerate(levels_of([quantiles], [Budget(0.4, "draw")])):
@@ -554,7 +550,7 @@ def test_draws_of_a_level_have_one_eps_with_a_budget_of_draws(m, n_early):
 def test_the_pattern_of_draws_has_the_least_variances_for_its_squares(m, rng):
     """No other pattern with the same sum of squares, and early leaves that match, is better."""
     quantiles = tuple(np.arange(1, m + 1) / (m + 1))
-    levels, _ = draw_pattern(quantiles)
+    levels, _ = draw_pattern(quantile_nodes(tuple(quantiles)))
     best = sum_of_variances(quantiles, np.array(levels))
     for _ in range(20):
         other = np.array(levels) * np.exp(0.1 * rng.normal(size=len(levels)))

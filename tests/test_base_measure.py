@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.engine.base_measure import PLAIN_SHARES, step_measure
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import Ranks
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
+from dpq_sklearn.mechanisms.base_measure import PLAIN_SHARES, step_measure
 
 INF = np.inf
 BOUNDS = [

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dpq_sklearn import expected_rank_error, rank_error_bound
-from dpq_sklearn.engine.base_measure import step_measure
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness
 from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.mechanisms.base_measure import step_measure
 from dpq_sklearn.planning.expected_error import planned
 
 SKEWED = [0.02, 0.05, 0.4, 0.41, 0.97]

@@ -14,11 +14,11 @@ from scipy.stats import chisquare
 
 from dpq_sklearn.data.summaries import Summary
 from dpq_sklearn.engine import exponential as exponential_module
-from dpq_sklearn.engine.base_measure import StepMeasure, step_measure
 from dpq_sklearn.engine.exponential import (
     FLOOR,
     Nodes,
     Scores,
+    StepMeasure,
     ascending_shares,
     chances_to_keep,
     draw,
@@ -29,6 +29,7 @@ from dpq_sklearn.engine.exponential import (
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SeededRandomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
+from dpq_sklearn.mechanisms.base_measure import step_measure
 from tests.enumeration import (
     cell_measures,
     column_of,

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn.engine.base_measure import StepMeasure
 from dpq_sklearn.engine.random import LN2
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 
@@ -36,6 +35,19 @@ _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 _Q_STEPS = 2**30
 # Few nodes get several proposals at once, so that hardly any needs a second round.
 _PROPOSALS_AT_ONCE, _MOST_PROPOSALS = 160, 3
+
+
+@dataclass(frozen=True)
+class StepMeasure:
+    """The base measure of each node: grid measure times a density that is constant on segments.
+
+    `cuts` are the ascending ends of the segments, as cells; `before` is the grid measure before
+    each. It may be any function of public facts and of cells that earlier draws have released.
+    """
+
+    cuts: np.ndarray
+    before: np.ndarray
+    densities: np.ndarray
 
 
 @dataclass(frozen=True)

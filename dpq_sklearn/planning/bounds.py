@@ -3,10 +3,10 @@
 import math
 
 from dpq_sklearn.checks import checked_positive, shown
-from dpq_sklearn.engine.base_measure import PLAIN_SHARES
 from dpq_sklearn.engine.exponential import FLOOR
 from dpq_sklearn.engine.grid import MOST_MEASURE
 from dpq_sklearn.mechanisms.aq import eps_of_nodes, quantile_nodes
+from dpq_sklearn.mechanisms.base_measure import PLAIN_SHARES
 from dpq_sklearn.planning.expected_error import planned
 
 

@@ -19,9 +19,9 @@ with a density that is constant on a few dozen segments of the node. It is a mix
 The constants were tuned on the data named in docs/accuracy_and_speed.md.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from dpq_sklearn.engine.exponential import StepMeasure
 
 # Shares for each kind of node: both ends open, one of them, none. A kind is how many are closed.
 _BOTH_CLOSED = 2
@@ -70,18 +70,6 @@ _SHAPE_ENDS, _SHAPE_MASSES = map(np.array, zip(*_SHAPES, strict=True))
 # cuts are at decades, where the measure of round numbers jumps.
 _CUTS_ABOVE_ZERO = np.array([0.0002, 0.001, 0.01, 0.04, 0.1, 0.2])
 _TOWARDS_ZERO = np.concatenate((-_CUTS_ABOVE_ZERO[::-1], [0.0], _CUTS_ABOVE_ZERO))
-
-
-@dataclass(frozen=True)
-class StepMeasure:
-    """Segments of each node, and the density on each.
-
-    `cuts` are the ascending ends of segments, as cells; `before` is the grid measure before each.
-    """
-
-    cuts: np.ndarray
-    before: np.ndarray
-    densities: np.ndarray
 
 
 def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
