@@ -126,9 +126,11 @@ def _place_weights(ranks, nodes):
     positions = np.arange(int(grid.end.max()) * per_cell)
     scores = Scores.of(nodes, per_cell)
     runs = node_runs(ranks, nodes, scores)
-    assert np.all(np.diff(runs.cuts, axis=1) >= 0) and np.all(runs.weights >= 0)
-    run = (runs.cuts[:, :, None] <= positions).sum(axis=1) - 1
-    is_inside = (run >= 0) & (positions < runs.cuts[:, -1:])
+    per_place = per_cell // nodes.places_per_cell[:, None]
+    cuts = runs.cuts * per_place
+    assert np.all(np.diff(cuts, axis=1) >= 0) and np.all(runs.weights >= 0)
+    run = (cuts[:, :, None] <= positions).sum(axis=1) - 1
+    is_inside = (run >= 0) & (positions < cuts[:, -1:])
     run = np.where(is_inside, run, 0)
     # Each position gets its part, by grid measure, of the weight of its run.
     measures = np.repeat(cell_measures(grid), per_cell) * is_inside
@@ -138,14 +140,19 @@ def _place_weights(ranks, nodes):
     whole = np.where(of_runs > 0, of_runs, 1.0)
     bounds = np.take_along_axis(runs.weights / whole, run, axis=1) * measures
     rows = np.repeat(np.arange(n_nodes), positions.size)
-    low, high = rank_intervals(ranks, nodes, rows, np.tile(positions, n_nodes))
+    low, high = rank_intervals(ranks, nodes, rows, (positions // per_place).ravel())
     of_places = scores[rows].of_interval(low, high).reshape(n_nodes, -1)
     chances = chances_to_keep(np.take_along_axis(runs.least_scores, run, axis=1), of_places)
     assert np.all(chances[is_inside] <= 1 + 1e-15)
     weights = bounds * chances
     cells = weights.reshape(n_nodes, -1, per_cell)
     cells = np.concatenate((cells.sum(axis=2, keepdims=True), np.zeros_like(cells[:, :, 1:])), 2)
-    return np.where(nodes.is_leaf[:, None], cells.reshape(n_nodes, -1), weights)
+    return np.where(per_place == per_cell, cells.reshape(n_nodes, -1), weights)
+
+
+def places_per_cell(grid, is_leaf):
+    """What tells a node whether its places are cells or positions."""
+    return np.where(is_leaf, 1, grid.positions_per_cell)
 
 
 @dataclass(frozen=True)
@@ -169,8 +176,14 @@ class Draws:
 
 def split_in_the_middle(ranks, nodes, positions):
     """The rank that AQ hands to the children: the middle of the position's ranks."""
-    low, high = rank_intervals(ranks, nodes, np.arange(nodes.lo.size), positions)
+    low, high = ranks_around(ranks, nodes, positions)
     return low + (high - low) // 2
+
+
+def ranks_around(ranks, nodes, positions):
+    """The ranks at the edges of the place of one position in each node."""
+    places = positions * nodes.places_per_cell // ranks.grid.positions_per_cell
+    return rank_intervals(ranks, nodes, np.arange(nodes.lo.size), places)
 
 
 def levels_of(quantiles, budgets):
@@ -215,7 +228,8 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
             column,
             *of_all[:2],
             *(split_ranks[end].ravel() for end in (below, above)),
-            *(np.full(column.size, value) for value in (q, eps, is_leaf or all_leaves)),
+            *(np.full(column.size, value) for value in (q, eps)),
+            np.full(column.size, places_per_cell(grid, is_leaf or all_leaves)),
             measure,
         )
         weights = place_weights(ranks, nodes).reshape(*shape, -1)
@@ -389,7 +403,8 @@ def middle_rank(ranks, position):
 
 def node_between(ranks, lo, hi, q, eps, is_leaf=False, measure=None):
     """A batch of one node of the first column, between two positions."""
-    fields = 0, lo, hi, middle_rank(ranks, lo), middle_rank(ranks, hi), q, eps, is_leaf
+    end_ranks = middle_rank(ranks, lo), middle_rank(ranks, hi)
+    fields = 0, lo, hi, *end_ranks, q, eps, places_per_cell(ranks.grid, is_leaf)
     measure = even_measure(ranks.grid, lo, hi) if measure is None else measure
     return Nodes(*(np.array([field]) for field in fields), measure)
 
@@ -400,7 +415,8 @@ def whole_node(ranks, q, eps, is_leaf=False, measure=None):
     lo, hi = (int(end[0]) * grid.positions_per_cell for end in (grid.first, grid.end))
     hi_rank = grid.positions_per_cell * int(ranks.total_weights[0])
     measure = even_measure(grid, lo, hi - 1) if measure is None else measure
-    return Nodes(*(np.array([f]) for f in (0, lo, hi - 1, 0, hi_rank, q, eps, is_leaf)), measure)
+    fields = 0, lo, hi - 1, 0, hi_rank, q, eps, places_per_cell(grid, is_leaf)
+    return Nodes(*(np.array([field]) for field in fields), measure)
 
 
 def repeated(nodes, times):

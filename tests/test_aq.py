@@ -13,7 +13,7 @@ from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.data.groups import weights_of_rows
 from dpq_sklearn.data.summaries import Summary, summarize
-from dpq_sklearn.engine.exponential import Scores, StepMeasure, draw, rank_intervals
+from dpq_sklearn.engine.exponential import Scores, StepMeasure, draw
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import SystemRandomness, make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
@@ -32,6 +32,7 @@ from tests.enumeration import (
     levels_of,
     lumpy_grid,
     place_weights,
+    ranks_around,
     ranks_of_weights,
     renyi_divergence,
     rows_of,
@@ -247,7 +248,7 @@ def test_the_enumeration_would_betray_a_wrong_sensitivity(quantiles, monkeypatch
 
 def clipped_target(ranks, nodes, positions):
     """A split rank that is tempting: the target, clipped to the ranks of the cell."""
-    low, high = rank_intervals(ranks, nodes, np.arange(nodes.lo.size), positions)
+    low, high = ranks_around(ranks, nodes, positions)
     return np.clip(Scores.of(nodes, ranks.grid.positions_per_cell).target, low, high)
 
 

@@ -37,6 +37,7 @@ from tests.enumeration import (
     middle_rank,
     node_between,
     place_weights,
+    places_per_cell,
     repeated,
     step_measure_of,
     summary_of,
@@ -60,9 +61,9 @@ def naive_weights(counts, grid, node):
     One weight for each position of the grid; in a leaf, that of a cell is at its first position.
     """
     per_cell = grid.positions_per_cell
-    names = ("lo", "hi", "lo_rank", "hi_rank", "q", "eps", "is_leaf")
-    lo, hi, lo_rank, hi_rank, q, eps, is_leaf = (getattr(node, name)[0].item() for name in names)
-    q = exact_quantile(q)
+    names = ("lo", "hi", "lo_rank", "hi_rank", "q", "eps", "places_per_cell")
+    lo, hi, lo_rank, hi_rank, q, eps, n_places = (getattr(node, name)[0].item() for name in names)
+    q, is_leaf = exact_quantile(q), n_places == 1
     ticks = RECORD_WEIGHT * per_cell
     target = lo_rank + q * (hi_rank - lo_rank)
     eta = min(eps / float(2 * max(q, 1 - q)) / ticks, 96 * math.log(2))
@@ -80,7 +81,7 @@ def naive_weights(counts, grid, node):
             high = low + ticks * Fraction(inside * n_positions, per_cell)
             distance = max(low - target, target - high, 0)
             weight = math.exp(-eta * float(distance)) + 2.0**-96
-            weights[position] = measure * n_positions * weight
+            weights[position] = measure * weight
     return np.array(weights)
 
 
@@ -138,7 +139,7 @@ def test_weights_of_2_to_the_minus_90_are_as_accurate_as_the_best(is_leaf):
 
 def in_one(batches):
     """One batch of the nodes of several."""
-    names = ("column", "lo", "hi", "lo_rank", "hi_rank", "q", "eps", "is_leaf")
+    names = ("column", "lo", "hi", "lo_rank", "hi_rank", "q", "eps", "places_per_cell")
     fields = [np.concatenate([getattr(batch, name) for batch in batches]) for name in names]
     measures = [batch.measure for batch in batches]
     of_all = [np.concatenate(of) for of in zip(*(vars(m).values() for m in measures), strict=True)]
@@ -254,8 +255,9 @@ def test_positions_of_every_range_are_drawn_by_their_measures(kind, per_cell):
     measures = np.repeat(cell_measures(grid), per_cell)
     for first, end in itertools.combinations(range(measures.size + 1), 2):
         total = int(measures[first:end].sum())
-        ends = np.full(total, first), np.full(total, end), grid, np.zeros(total, dtype=int)
-        drawn = np.bincount(draw_by_measure(*ends, EveryInteger()), minlength=measures.size)
+        ends = (np.full(total, value) for value in (first, end, per_cell))
+        places = draw_by_measure(*ends, grid, np.zeros(total, dtype=int), EveryInteger())
+        drawn = np.bincount(places, minlength=measures.size)
         assert np.array_equal(drawn[first:end], measures[first:end])
         assert drawn.sum() == total
 
@@ -278,7 +280,8 @@ def test_ranges_of_real_grids_are_drawn_by_their_measures(rng):
                 continue
             ends = np.full(total, offset + first), np.full(total, offset + end)
             columns = np.full(total, column)
-            drawn = draw_by_measure(*ends, grid, columns, EveryInteger()) - offset
+            per_cell = np.full(total, grid.positions_per_cell)
+            drawn = draw_by_measure(*ends, per_cell, grid, columns, EveryInteger()) - offset
             assert np.array_equal(np.bincount(drawn, minlength=end)[first:], measures[first:end])
 
 
@@ -412,19 +415,20 @@ def test_error_of_a_weight_is_far_below_what_is_reserved(seed):
     closed = np.zeros((2, n_nodes), dtype=bool)
     cells = lo // per_cell, hi // per_cell
     measure = step_measure(grid, column, *cells, cells[0], closed, ~closed)
-    nodes = Nodes(column, lo, hi, *of_ends, q, eps, rng.random(n_nodes) < 0.5, measure)
+    n_places = places_per_cell(grid, rng.random(n_nodes) < 0.5)
+    nodes = Nodes(column, lo, hi, *of_ends, q, eps, n_places, measure)
     scores = Scores.of(nodes, per_cell)
     runs = node_runs(ranks, nodes, scores)
     worst = 0.0
     for row in range(n_nodes):
         run = rng.choice(np.flatnonzero(runs.weights[row] > 0))
         start, end = (int(runs.cuts[row, run + side]) for side in (0, 1))
-        position = np.array([rng.integers(start, end)])
-        low, high = rank_intervals(ranks, nodes, np.array([row]), position)
+        place = np.array([rng.integers(start, end)])
+        low, high = rank_intervals(ranks, nodes, np.array([row]), place)
         score = scores[row : row + 1].of_interval(low, high)
         chance = chances_to_keep(runs.least_scores[row, run], score)[0]
-        segment = np.searchsorted(measure.cuts[row], start // per_cell, side="right") - 1
-        of_run = even_grid_measure(grid, start, end)
+        segment = np.searchsorted(measure.cuts[row], start // n_places[row], side="right") - 1
+        of_run = even_grid_measure(grid, start, end, int(n_places[row]))
         weight = Decimal(runs.weights[row, run].item()) * Decimal(chance.item())
         base = Fraction(of_run) * Fraction(measure.densities[row, segment].item())
         exact = exact_weight(nodes, row, int(low[0]), int(high[0]), 1)
@@ -435,12 +439,11 @@ def test_error_of_a_weight_is_far_below_what_is_reserved(seed):
     assert 2.0**-54 < worst < 400 * 2.0**-53
 
 
-def even_grid_measure(grid, start, end):
-    """The grid measure of the positions from `start` to `end`, cell by cell at both ends."""
-    per_cell = grid.positions_per_cell
+def even_grid_measure(grid, start, end, per_cell):
+    """The grid measure of the places from `start` to `end`, cell by cell at both ends."""
 
-    def before(position):
-        cell, sub = divmod(position, per_cell)
+    def before(place):
+        cell, sub = divmod(place, per_cell)
         at, behind = grid.measure_before(np.array([cell, cell + 1]), np.zeros(2, dtype=int))
         return per_cell * int(at) + sub * int(behind - at)
 

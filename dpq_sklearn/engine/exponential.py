@@ -54,8 +54,8 @@ class StepMeasure:
 class Nodes:
     """Ranges of positions in columns, the ranks at their ends, and the quantile wanted between.
 
-    `lo` and `hi` are the first and the last position. Ranks are in ticks. `measure` is the base
-    measure of the nodes.
+    `lo` and `hi` are the first and the last position. Ranks are in ticks. `places_per_cell` tells
+    what a place is: each position, or in a leaf the whole cell.
     """
 
     column: np.ndarray
@@ -65,7 +65,7 @@ class Nodes:
     hi_rank: np.ndarray
     q: np.ndarray
     eps: np.ndarray
-    is_leaf: np.ndarray
+    places_per_cell: np.ndarray
     measure: StepMeasure
 
 
@@ -106,7 +106,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Runs:
-    """Ranges of positions ``[cuts[j], cuts[j + 1])`` that share a density and a bound.
+    """Ranges of places ``[cuts[j], cuts[j + 1])`` that share a density and a bound.
 
     `least_scores` are the least ones that a place in the run can have, `weights` the sums of all
     bounds: base measure * (exp(-least_score) + 2^-96).
@@ -138,26 +138,26 @@ def draw(ranks, nodes, randomness):
     scores = Scores.of(nodes, grid.positions_per_cell)
     runs = node_runs(ranks, nodes, scores)
     order, shares = ascending_shares(runs.weights)
-    positions, split_ranks = np.empty_like(nodes.lo), np.empty_like(nodes.lo)
+    places, split_ranks = np.empty_like(nodes.lo), np.empty_like(nodes.lo)
     left = np.arange(nodes.lo.size)
     while left.size:
         # The first of several proposals that is kept counts. A few more take no more time.
         n_proposals = min(max(_PROPOSALS_AT_ONCE // left.size, 1), _MOST_PROPOSALS)
         rows = np.repeat(left, n_proposals)
-        places = (shares[rows] <= randomness.uniforms(rows.size)[:, None]).sum(axis=1)
-        chosen = order[rows, places]
-        start, end = runs.cuts[rows, chosen], runs.cuts[rows, chosen + 1]
-        proposed = draw_by_measure(start, end, grid, nodes.column[rows], randomness)
+        is_passed = shares[rows] <= randomness.uniforms(rows.size)[:, None]
+        run = order[rows, is_passed.sum(axis=1)]
+        ends, per_cell = runs.cuts[rows, [run, run + 1]], nodes.places_per_cell[rows]
+        proposed = draw_by_measure(*ends, per_cell, grid, nodes.column[rows], randomness)
         low, high = rank_intervals(ranks, nodes, rows, proposed)
-        least_scores = runs.least_scores[rows, chosen]
+        least_scores = runs.least_scores[rows, run]
         chances = chances_to_keep(least_scores, scores[rows].of_interval(low, high))
         is_kept = (randomness.uniforms(rows.size) < chances).reshape(left.size, n_proposals)
         is_found = is_kept.any(axis=1)
         first = n_proposals * is_found.nonzero()[0] + is_kept.argmax(axis=1)[is_found]
-        positions[left[is_found]] = proposed[first]
+        places[left[is_found]] = proposed[first]
         split_ranks[left[is_found]] = (low + (high - low) // 2)[first]
         left = left[~is_found]
-    return positions, split_ranks
+    return grid.positions_per_cell // nodes.places_per_cell * places, split_ranks
 
 
 def chances_to_keep(least_scores, scores):
@@ -165,26 +165,27 @@ def chances_to_keep(least_scores, scores):
     return (np.exp(-scores) + FLOOR) / (np.exp(-least_scores) + FLOOR)
 
 
-def rank_intervals(ranks, nodes, rows, positions):
-    """Return the ranks at the two edges of each place: of its position, in a leaf of its cell."""
-    per_cell = ranks.grid.positions_per_cell
-    cells, subs = np.divmod(positions, per_cell)
-    before, behind = ranks.around_cells(nodes.column[rows], cells)
-    return _ranks_at_edges(before, behind, subs, nodes.is_leaf[rows], per_cell)
+def rank_intervals(ranks, nodes, rows, places):
+    """Return the ranks at the two edges of each place."""
+    per_cell = nodes.places_per_cell[rows]
+    cells, subs = np.divmod(places, per_cell)
+    weights = ranks.around_cells(nodes.column[rows], cells)
+    return _ranks_at_edges(*weights, subs, per_cell, ranks.grid.positions_per_cell)
 
 
-def _ranks_at_edges(before, behind, subs, is_leaf, per_cell):
-    """Return the ranks at the edges of position `subs` of a cell, in a leaf of the whole cell."""
-    low = per_cell * before + np.where(is_leaf, 0, (behind - before) * subs)
-    return low, low + (behind - before) * np.where(is_leaf, per_cell, 1)
+def _ranks_at_edges(before, behind, subs, per_cell, ticks_per_weight):
+    """Return the ranks at the edges of place `subs` of a cell: its weight is spread evenly."""
+    of_place = (behind - before) * (ticks_per_weight // per_cell)
+    low = ticks_per_weight * before + of_place * subs
+    return low, low + of_place
 
 
 def node_runs(ranks, nodes, scores):
     """Return the runs of each node: its look-ups and the segments of its base measure cut it."""
-    per_cell, measure = ranks.grid.positions_per_cell, nodes.measure
+    measure, per_cell = nodes.measure, nodes.places_per_cell[:, None]
     cuts, cut_ranks = _cuts_of_look_ups(ranks, nodes, scores)
     least_scores = scores.of_interval(cut_ranks[:, :-1], cut_ranks[:, 1:])
-    before = _measure_before(ranks.grid, cuts, nodes.column[:, None])
+    before = _measure_before(ranks.grid, cuts, per_cell, nodes.column[:, None])
     n_cuts = cuts.shape[1]
     # A node may begin or end inside a cell, its segments do not: they are cut off.
     cuts = _append_clipped(cuts, per_cell * measure.cuts[:, 1:-1])
@@ -209,12 +210,10 @@ def _append_clipped(of_look_ups, of_segments):
 
 
 def _cuts_of_look_ups(ranks, nodes, scores):
-    """Return ascending positions that cut the nodes, and the ranks at their lower edges.
+    """Return ascending places that cut the nodes, and the ranks at their lower edges.
 
     They are the two ends of each node and of the places that hold the ranks looked up.
     """
-    per_cell = ranks.grid.positions_per_cell
-    start, end = node_ends(nodes, per_cell)
     lo_rank, hi_rank = nodes.lo_rank[:, None], nodes.hi_rank[:, None]
     offsets = np.minimum(np.abs(_LOOK_UPS) / scores.eta[:, None], 2.0**62).astype(np.int64)
     target = scores.target[:, None]
@@ -226,17 +225,19 @@ def _cuts_of_look_ups(ranks, nodes, scores):
     # Where nodes are narrow, many look-ups end at the ends of all nodes.
     is_new = np.ones(wanted.shape[1], dtype=bool)
     is_new[1:] = (wanted[:, 1:] != wanted[:, :-1]).any(axis=0)
-    wanted, is_leaf = wanted[:, is_new], nodes.is_leaf[:, None]
-    cells, before, behind = ranks.around_ranks(nodes.column[:, None], wanted // per_cell)
-    subs = (wanted - per_cell * before) // np.maximum(behind - before, 1)
-    subs = np.where(is_leaf, 0, np.minimum(np.maximum(subs, 0), per_cell - 1))
-    first = per_cell * cells + subs
+    wanted, ticks = wanted[:, is_new], ranks.grid.positions_per_cell
+    cells, before, behind = ranks.around_ranks(nodes.column[:, None], wanted // ticks)
+    per_cell, per_place = nodes.places_per_cell[:, None], ticks // nodes.places_per_cell
+    subs = (wanted - ticks * before) // np.maximum((behind - before) * per_place[:, None], 1)
+    subs = np.minimum(np.maximum(subs, 0), per_cell - 1)
+    place = per_cell * cells + subs
+    start, end = nodes.lo // per_place, nodes.hi // per_place + 1
     # Look-ups may hit the same place, or one that sticks out of the node.
-    places = _in_turns(start, first, first + np.where(is_leaf, per_cell, 1), end)
-    places = np.minimum(np.maximum(places, start[:, None]), end[:, None])
-    low, high = _ranks_at_edges(before, behind, subs, is_leaf, per_cell)
-    cut_ranks = _in_turns(nodes.lo_rank, low, high, nodes.hi_rank)
-    return np.maximum.accumulate(places, axis=1), np.maximum.accumulate(cut_ranks, axis=1)
+    cuts = _in_turns(start, place, place + 1, end)
+    cuts = np.minimum(np.maximum(cuts, start[:, None]), end[:, None])
+    edges = _ranks_at_edges(before, behind, subs, per_cell, ticks)
+    cut_ranks = _in_turns(nodes.lo_rank, *edges, nodes.hi_rank)
+    return np.maximum.accumulate(cuts, axis=1), np.maximum.accumulate(cut_ranks, axis=1)
 
 
 def _in_turns(first, odd, even, last):
@@ -247,19 +248,10 @@ def _in_turns(first, odd, even, last):
     return together
 
 
-def node_ends(nodes, per_cell):
-    """Return the first position of a node and the one behind its last; leaves have whole cells."""
-    start = np.where(nodes.is_leaf, nodes.lo // per_cell * per_cell, nodes.lo)
-    end = np.where(nodes.is_leaf, (nodes.hi // per_cell + 1) * per_cell, nodes.hi + 1)
-    return start, end
-
-
-def _measure_before(grid, positions, columns):
-    """Return the grid measure of all positions before each: that of a cell counts for each of its
-    positions."""
-    per_cell = grid.positions_per_cell
-    cells = positions // per_cell
-    subs = positions - per_cell * cells
+def _measure_before(grid, places, per_cell, columns):
+    """Return the grid measure before each place: that of a cell counts for each of its places."""
+    cells = places // per_cell
+    subs = places - per_cell * cells
     if not subs.any():
         return per_cell * grid.measure_before(cells, columns)
     before, behind = grid.measure_before(np.array((cells, cells + 1)), columns)
@@ -278,9 +270,8 @@ def ascending_shares(weights):
     return order, sums / sums[:, -1:]
 
 
-def draw_by_measure(start, end, grid, columns, randomness):
-    """Draw a position of each range ``[start, end)`` in proportion to the grid measure."""
-    per_cell = grid.positions_per_cell
+def draw_by_measure(start, end, per_cell, grid, columns, randomness):
+    """Draw a place of each range ``[start, end)`` in proportion to the grid measure."""
     first, last = start // per_cell, (end - 1) // per_cell
     cells = np.array((first, first + 1, last, last + 1))
     numbers = grid.round_before(cells, columns)
@@ -291,15 +282,15 @@ def draw_by_measure(start, end, grid, columns, randomness):
     n_last = np.where(last > first, end - last * per_cell, 0)
     n_between = per_cell * np.maximum(edges[2] - edges[1], 0)
     drawn = randomness.integers_below(of_first * n_first + of_last * n_last + n_between)
-    positions = start + drawn // of_first
+    places = start + drawn // of_first
     drawn -= of_first * n_first
     in_last = drawn >= 0
-    positions[in_last] = (last * per_cell + drawn // of_last)[in_last]
+    places[in_last] = (last * per_cell + drawn // of_last)[in_last]
     drawn -= of_last * n_last
     between = (drawn >= 0).nonzero()[0]
     if between.size:
-        measures, subs = np.divmod(drawn[between], per_cell)
+        measures, subs = np.divmod(drawn[between], per_cell[between])
         ends = *cells[1:3, between], *numbers[1:3, between]
         found = grid.cells_at(*ends, measures, columns[between])
-        positions[between] = found * per_cell + subs
-    return positions
+        places[between] = found * per_cell[between] + subs
+    return places

@@ -150,10 +150,9 @@ class ApproximateQuantiles(Mechanism):
             neighbour = np.where(level.neighbour >= 0, level.neighbour, closed_end)
             cells = np.array((lo, hi, positions[column, neighbour])) // per_cell
             measure = step_measure(grid, column, *cells, is_open, is_released)
-            lo_rank, hi_rank = split_ranks[column, below], split_ranks[column, above]
-            nodes = Nodes(
-                column, lo, hi, lo_rank, hi_rank, level.q, level.eps, level.is_leaf, measure
-            )
+            ends = lo, hi, split_ranks[column, below], split_ranks[column, above]
+            places_per_cell = np.where(level.is_leaf, 1, per_cell)
+            nodes = Nodes(column, *ends, level.q, level.eps, places_per_cell, measure)
             drawn = draw(ranks, nodes, randomness)
             positions[column, level.index], split_ranks[column, level.index] = drawn
         cells = positions // per_cell
