@@ -19,7 +19,7 @@ from dpq_sklearn.engine.random import SystemRandomness, make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms.aq import eps_of_nodes, quantile_nodes
-from dpq_sklearn.mechanisms.rank_errors import draw_pattern
+from dpq_sklearn.mechanisms.rank_errors import level_pattern
 from tests.enumeration import (
     AQ,
     aq_distribution,
@@ -523,17 +523,17 @@ def test_every_path_of_the_tree_spends_at_most_the_budget(m, unit):
     assert max(map(len, paths.values())) == m.bit_length()
 
 
-def test_tree_of_a_power_of_two_less_one_asks_for_medians_with_equal_shares():
+def test_tree_of_a_power_of_two_less_one_asks_for_medians_with_about_equal_shares():
     quantiles = tuple(np.arange(1, 8) / 8)
     assert [node.q for node in quantile_nodes(quantiles)] == pytest.approx([0.5] * 7)
-    assert eps_of_nodes(quantiles, Budget(3.0, "eps")) == pytest.approx([1.0] * 7, rel=1e-4)
+    assert eps_of_nodes(quantiles, Budget(3.0, "eps")) == pytest.approx([1.0] * 7, rel=0.15)
 
 
 @pytest.mark.parametrize(("m", "n_early"), [(11, 0), (9, 2), (4, 1), (19, 4), (7, 0)])
-def test_draws_of_a_level_have_one_eps_with_a_budget_of_draws(m, n_early):
+def test_draws_of_a_level_have_one_eps(m, n_early):
     """But for early leaves. In the proportions that composition was told, the least of them 1."""
     quantiles = tuple(np.arange(1, m + 1) / (m + 1))
-    pattern, early_leaf = draw_pattern(quantile_nodes(tuple(quantiles)))
+    pattern, early_leaf = level_pattern(quantile_nodes(quantiles), 2)
     assert min(pattern) == 1.0
     n_found = 0
     for depth, level in enumerate(levels_of([quantiles], [Budget(0.4, "draw")])):
@@ -547,19 +547,20 @@ def test_draws_of_a_level_have_one_eps_with_a_budget_of_draws(m, n_early):
         assert early_leaf**2 == pytest.approx(pattern[-2] ** 2 + pattern[-1] ** 2)
 
 
+@pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("m", [2, 4, 5, 9, 19, 32])
-def test_the_pattern_of_draws_has_the_least_variances_for_its_squares(m, rng):
-    """No other pattern with the same sum of squares, and early leaves that match, is better."""
+def test_the_pattern_of_levels_has_the_least_variances_for_its_norm(m, norm, rng):
+    """No other pattern with the same sum (of squares), and early leaves that match, is better."""
     quantiles = tuple(np.arange(1, m + 1) / (m + 1))
-    levels, _ = draw_pattern(quantile_nodes(tuple(quantiles)))
-    best = sum_of_variances(quantiles, np.array(levels))
+    levels, _ = level_pattern(quantile_nodes(quantiles), norm)
+    best = sum_of_variances(quantiles, levels, norm)
     for _ in range(20):
-        other = np.array(levels) * np.exp(0.1 * rng.normal(size=len(levels)))
-        other *= math.sqrt(np.sum(np.square(levels)) / np.sum(other**2))
-        assert sum_of_variances(quantiles, other) >= best * (1 - 1e-9)
+        other = levels * np.exp(0.1 * rng.normal(size=len(levels)))
+        other *= np.linalg.norm(levels, norm) / np.linalg.norm(other, norm)
+        assert sum_of_variances(quantiles, other, norm) >= best * (1 - 1e-9)
 
 
-def sum_of_variances(quantiles, levels):
+def sum_of_variances(quantiles, levels, norm):
     """That of all quantiles if levels have these eps, and early leaves those of two levels."""
 
     def visit(first, last, q_below, q_above, of_low, of_high, of_both, depth):
@@ -567,10 +568,10 @@ def sum_of_variances(quantiles, levels):
             return 0.0
         middle = (first + last) // 2
         q = (quantiles[middle] - q_below) / (q_above - q_below)
-        square = levels[depth] ** 2
+        eps = levels[depth]
         if last - first == 1 and depth == len(levels) - 2:
-            square += levels[-1] ** 2
-        here = 8 * max(q, 1 - q) ** 2 / square
+            eps = (eps**norm + levels[-1] ** norm) ** (1 / norm)
+        here = 8 * max(q, 1 - q) ** 2 / eps**2
         here += q**2 * of_high + (1 - q) ** 2 * of_low + 2 * q * (1 - q) * of_both
         of_left, of_right = q * of_both + (1 - q) * of_low, q * of_high + (1 - q) * of_both
         q = quantiles[middle]

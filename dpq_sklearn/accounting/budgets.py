@@ -40,6 +40,11 @@ class Budget:
                 f"a budget is a positive amount of 'eps', 'rho' or 'draw', got {self!r}."
             )
 
+    @property
+    def norm(self):
+        """Which norm of the eps of several exponential mechanisms it limits: sum, or squares."""
+        return 1 if self.unit == "eps" else 2
+
     def part(self, share):
         """Return this share (at most 1) of the budget."""
         return Budget(self.amount * share, self.unit)

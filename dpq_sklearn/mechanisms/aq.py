@@ -5,7 +5,7 @@ in the two halves in the same way. One record meets one node a level, not one a 
 nodes of a level are drawn together.
 """
 
-from collections import defaultdict, namedtuple
+from collections import namedtuple
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.engine.exponential import Nodes, draw
 from dpq_sklearn.mechanisms.base_measure import step_measure
 from dpq_sklearn.mechanisms.protocol import Mechanism
-from dpq_sklearn.mechanisms.rank_errors import draw_pattern, is_early_leaf, rank_variances
+from dpq_sklearn.mechanisms.rank_errors import is_early_leaf, level_pattern, rank_variances
 
 
 class QuantileNode(NamedTuple):
@@ -58,36 +58,26 @@ def quantile_nodes(quantiles):
 
 
 @lru_cache(maxsize=256)
-def eps_of_nodes(quantiles, budget):
-    """Return the eps of each of the `quantile_nodes`; public facts only.
+def eps_of_levels(quantiles, budget):
+    """Return the eps of the levels of the tree, and that of early leaves (0 if there are none).
 
-    A node spends a part of what its path has left and hands the rest to *each* child, so that a
-    shallow branch does not waste the share of a deep one. The part is the node's sensitivity
-    beside the sum of sensitivities on an average path below: 1 / levels where all ask for medians.
-    With a budget of draws the eps are those of `draw_pattern`.
+    All nodes of a level have one eps, but for *early leaves*: those in the last level but one. A
+    record meets the last two levels or an early leaf, which gets what both levels spend.
     """
-    nodes, budget = quantile_nodes(quantiles), budget.before_rounding(len(quantiles))
-    if budget.unit == "draw":
-        levels, of_early_leaves = draw_pattern(nodes)
-        shares = (
-            of_early_leaves if is_early_leaf(node, len(levels)) else levels[node.depth]
-            for node in nodes
-        )
-        return tuple(budget.amount * share for share in shares)
-    needs = defaultdict(float)  # of ranges: sensitivities on the way down, averaged over quantiles
-    for node in reversed(nodes):
-        of_left = (node.index - node.below - 1) * needs[node.below, node.index]
-        of_right = (node.above - node.index - 1) * needs[node.index, node.above]
-        n_below = max(node.above - node.below - 2, 1)
-        needs[node.below, node.above] = node.sensitivity + (of_left + of_right) / n_below
-    eps, left = [], {(0, len(quantiles) + 1): budget}
-    for node in nodes:
-        share = node.sensitivity / needs[node.below, node.above]
-        eps.append(left[node.below, node.above].part(share).exponential_eps())
-        if not node.is_leaf:
-            rest = left[node.below, node.above].part(1 - share)
-            left[node.below, node.index] = left[node.index, node.above] = rest
-    return tuple(eps)
+    levels, early = level_pattern(quantile_nodes(quantiles), budget.norm)
+    ideal = budget.before_rounding(len(quantiles))
+    least = ideal.amount
+    if budget.unit != "draw":
+        least = ideal.exponential_eps() / np.linalg.norm(levels, budget.norm)
+    return tuple((least * levels).tolist()), float(least * early)
+
+
+@lru_cache(maxsize=256)
+def eps_of_nodes(quantiles, budget):
+    """Return the eps of each of the `quantile_nodes`."""
+    levels, early = eps_of_levels(quantiles, budget)
+    nodes = quantile_nodes(quantiles)
+    return tuple(early if is_early_leaf(node, nodes) else levels[node.depth] for node in nodes)
 
 
 # Arrays of nodes of one level of the trees of all columns, which are drawn together: not more of
@@ -124,10 +114,10 @@ class ApproximateQuantiles(Mechanism):
         Privacy
         -------
         Neighbours differ in one record. With w its weight in a node (`exponential.draw`), the
-        node's draw costs it w * eps, its children have weights that sum to w, and each is
-        handed what the node did not spend. By induction a subtree that was handed E costs
-        w * E: ``w eps + (w_left + w_right) (E - eps) <= w E``. In zCDP the draw costs
-        ``w^2 rho <= w rho``, and the same induction holds. At the root w = 1. Base measures depend
+        node's draw costs it w * eps, and its children have weights that sum to w. So its weights in
+        a level sum to at most 1, and if v of it meets early leaves, then 1 - v the last two levels.
+        The cost is at most v times that of a path to an early leaf, plus 1 - v times that through
+        all levels. So it is in zCDP, where a draw costs ``w^2 rho <= w rho``. Base measures depend
         on cells that earlier draws released, which adaptive composition allows.
         """
         grid = ranks.grid
@@ -159,33 +149,29 @@ class ApproximateQuantiles(Mechanism):
         return [row[1 : n + 1] for row, n in zip(cells, n_quantiles, strict=True)]
 
     def cost(self, quantiles, budget):
-        """Return what `release` costs: that of the most expensive path."""
-        paths = {(0, len(quantiles) + 1): []}
-        for node, eps in zip(*self.nodes_and_eps(quantiles, budget), strict=True):
-            path = [*paths[node.below, node.above], eps]
-            paths[node.below, node.index] = paths[node.index, node.above] = path
-        dearest = (max(paths.values(), key=lambda path: sum(e**k for e in path)) for k in (1, 2))
-        costs = [exponential_cost(path, len(quantiles)) for path in dearest]
-        return Cost(costs[0].eps, costs[1].rho)
+        """Return what `release` costs: that of the more expensive path, by all levels or not."""
+        levels, early = eps_of_levels(tuple(map(float, quantiles)), budget)
+        paths = [levels, (*levels[:-2], early)] if early else [levels]
+        costs = [exponential_cost(path, len(quantiles)) for path in paths]
+        return Cost(*map(max, zip(*costs, strict=True)))
 
     def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
 
         The nodes of a level with one eps are one bounded-range draw for a record, as its weights
-        in them sum to at most 1. The levels of all columns are an adaptive sequence of draws.
+        in them sum to at most 1. The levels of all columns are an adaptive sequence of draws, in
+        which those with early leaves are forks.
         """
         weights = np.sqrt(np.asarray(shares) / max(shares)).tolist()  # as zCDP would share
-        patterns = {
-            of_column: draw_pattern(quantile_nodes(of_column)) for of_column in set(quantiles)
-        }
+        patterns = {q: level_pattern(quantile_nodes(q), norm=2) for q in set(quantiles)}
         pattern, instead = [], []
         # No column looks at another, so any order that keeps its levels in order is right.
         for weight, of_column in sorted(zip(weights, quantiles, strict=True), reverse=True):
-            levels, early_leaf = patterns[of_column]
-            pattern += [weight * level for level in levels]
+            levels, early = patterns[of_column]
+            pattern += (weight * levels).tolist()
             instead += [0.0] * len(levels)
-            if early_leaf:
-                instead[-2] = weight * early_leaf
+            if early:
+                instead[-2] = weight * early
         scale = largest_scale(tuple(pattern), eps, delta, tuple(instead), first=2 * count_eps)
         return tuple(Budget(scale * weight, "draw") for weight in weights)
 

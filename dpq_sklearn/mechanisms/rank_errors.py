@@ -3,40 +3,36 @@
 Public facts only, and nothing that privacy rests on: `aq` works out what the draws cost.
 """
 
-import math
 from functools import lru_cache
 
 import numpy as np
 
 
-def is_early_leaf(node, n_levels):
-    """Return whether a node is a leaf in the last level but one."""
-    return node.is_leaf and node.depth == n_levels - 2
+def is_early_leaf(node, nodes):
+    """Return whether a node of a tree is a leaf in the last level but one."""
+    return node.is_leaf and node.depth == nodes[-1].depth - 1
 
 
-@lru_cache(maxsize=256)
-def draw_pattern(nodes):
-    """Return the eps of the levels in proportion, the least of them 1, and that of early leaves.
+@lru_cache(maxsize=256)  # features mostly have equal quantiles
+def level_pattern(nodes, norm):
+    """Return the eps of levels in proportion, the least of them 1, and that of early leaves.
 
-    All nodes of a level have one eps, but for *early leaves*: those in the last level but one. A
-    record meets the last two levels or an early leaf, which gets the eps of both, squared and added
-    up: the draws are a fork (`accounting.composition`). Without early leaves, their eps is 0.
-
-    With the budget sum(eps^2), the variances sum(A / eps^2) of all quantiles are least where eps^4
-    is proportional to A, what the level adds to all variances at eps = 1. So it is for the two
-    levels of a fork among each other, and together they act like one level.
+    A budget limits the `norm` of the eps that a record meets: their sum, or the sum of squares.
+    With A what a level adds to the variances of all quantiles at eps = 1, the sum of all A / eps^2
+    is least where eps^(norm + 2) is proportional to A. The last two levels share what they have in
+    this way, and act together with the early leaves, which have the norm of both, like one level.
     """
-    n_levels = nodes[-1].depth + 1
-    shares = np.eye(n_levels + 1)  # the last one is that of early leaves
-    own = [shares[-1 if is_early_leaf(node, n_levels) else node.depth] for node in nodes]
+    shares = np.eye(nodes[-1].depth + 2)  # the last one is that of early leaves
+    own = [shares[-1 if is_early_leaf(node, nodes) else node.depth] for node in nodes]
     *levels, early = sum(rank_variances(nodes, own))
-    squares, instead = np.sqrt(levels), 0.0
+    power = norm / (norm + 2)
+    spent, instead = np.array(levels) ** power, 0.0  # eps to the power `norm`
     if early > 0:
-        both = squares[-2:].sum()
-        instead = np.sqrt(both**2 + early)
-        squares[-2:] *= instead / both
-    least = squares.min()
-    return tuple(np.sqrt(squares / least).tolist()), math.sqrt(instead / least)
+        both = spent[-2:].sum()
+        instead = (both ** (1 / power) + early) ** power
+        spent[-2:] *= instead / both
+    least = spent.min()
+    return (spent / least) ** (1 / norm), (instead / least) ** (1 / norm)
 
 
 def rank_variances(nodes, own):

@@ -56,7 +56,7 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     --------
     >>> from dpq_sklearn import expected_rank_error
     >>> expected_rank_error(4, eps=1.0).round(1)
-    array([3.2, 2.9, 3.2])
+    array([3.1, 3. , 3.1])
     """
     errors = planned(quantiles, n_features, mechanism, eps, delta, rho).rank_errors()[0]
     if np.isnan(errors).any():
