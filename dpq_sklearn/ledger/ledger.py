@@ -22,7 +22,7 @@ from dpq_sklearn.checks import checked_delta, checked_positive, shown
 from dpq_sklearn.ledger import file as ledger_file
 from dpq_sklearn.ledger import memory as ledger_memory
 from dpq_sklearn.ledger import views
-from dpq_sklearn.ledger.file import Caps, LedgerError
+from dpq_sklearn.ledger.file import Caps, LedgerError, new_contents, with_release
 
 # Ten releases of 0.1 must fit into 1.0 although neither is exact in binary. A mechanism spends
 # 2^-16 less than it states, which is far more than the 2^-40 allowed here.
@@ -41,12 +41,9 @@ class BudgetExceededError(ValueError):
     """
 
     def __init__(self, message, asked=None, left=None):
-        super().__init__(message, asked, left)  # all in args, so that it can be pickled
+        super().__init__(message)
         self.asked = asked
         self.left = left
-
-    def __str__(self):
-        return str(self.args[0])
 
 
 class BudgetLeft(NamedTuple):
@@ -127,16 +124,18 @@ class PrivacyLedger:
         caps = _checked_caps(eps, delta, rho)
         neighbours = _checked_neighbours(neighbours)
         self._path = None if path is None else _checked_path(path, "path")
+        new = new_contents(caps, neighbours or ROWS)
         if self._path is None:
-            self._ledger_id = ledger_memory.create(caps, neighbours or ROWS)
+            self._ledger_id = new.ledger_id
+            ledger_memory.create(new)
         elif not os.path.lexists(self._path):
-            ledger_file.create(self._path, caps, neighbours or ROWS)
+            ledger_file.create(self._path, new)
         contents = self._contents()
         self._ledger_id = contents.ledger_id
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(
                 f"the caps of a ledger cannot be changed: {self._path!r} was created with "
-                f"{views.caps_in_words(contents.caps)}, got {views.caps_in_words(caps)}."
+                f"{views.in_words(*contents.caps)}, got {views.in_words(*caps)}."
             )
         self._refuse_other(contents, neighbours)
 
@@ -358,14 +357,15 @@ def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
     if loss.delta > 0 and loss.pure_eps < math.inf:
         facts["pure_eps"] = loss.pure_eps
 
-    def admit(contents):
+    def add_release(contents):
         ledger._refuse_other(contents, loss.neighbours)
         if error := refusal(ledger, [loss], what, contents):
             raise error
+        return with_release(contents, loss, facts)
 
     store, key = ledger._store
     try:
-        store.append(key, loss, facts, admit)
+        store.append(key, add_release)
     except BudgetExceededError as error:  # a search prints its traceback: make it short
         raise error.with_traceback(None) from None
 
@@ -388,7 +388,7 @@ def refusal(ledger, losses, what, contents=None):
     asked, caps, left = compose(losses), contents.caps, _budget_left(contents)
     message = (
         f"the privacy ledger {ledger._place} cannot pay for {what}: of its budget "
-        f"({views.caps_in_words(caps)}) only {views.left_in_words(left, caps)} is left."
+        f"({views.in_words(*caps)}) only {views.left_in_words(left, caps)} is left."
     )
     if asked.delta > 0 and caps.delta == 0:
         message += (

@@ -21,8 +21,9 @@ def spent_of_caps(contents, more=()):
 
 def sentence(contents):
     """Return how much of which budget was spent in how many releases."""
-    parts = [f"{spent:.6g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(contents)]
-    spent = " and ".join(parts) or loss_in_words(total_of(contents))
+    total = total_of(contents)
+    parts = [f"{spent:g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(contents)]
+    spent = " and ".join(parts) or in_words(total.eps, total.delta, total.rho)
     releases = f"{len(contents.rows)} release{'s' * (len(contents.rows) != 1)}"
     return f"{spent} spent in {releases}{' about people' * (contents.neighbours == PEOPLE)}"
 
@@ -33,15 +34,11 @@ def html_bar(contents):
     return f'<br><meter value="{max(shares):.3f}"></meter>' if shares else ""
 
 
-def caps_in_words(caps):
-    """Return the caps that there are, with their names."""
-    words = [f"{name}={cap:g}" for name, cap in caps._asdict().items() if cap is not None]
+def in_words(eps, delta, rho):
+    """Return a cost, or those caps that there are, with their names."""
+    amounts = {"eps": eps, "delta": delta, "rho": rho}
+    words = [f"{name}={amount:g}" for name, amount in amounts.items() if amount is not None]
     return ", ".join(words) or "no caps"
-
-
-def loss_in_words(loss):
-    """Return a cost in all its units."""
-    return f"eps={loss.eps:.6g}, delta={loss.delta:.6g}, rho={loss.rho:.6g}"
 
 
 def left_in_words(left, caps):
