@@ -21,8 +21,8 @@ from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, compose
 from dpq_sklearn.checks import checked_delta, checked_positive, shown
 from dpq_sklearn.ledger import file as ledger_file
 from dpq_sklearn.ledger import memory as ledger_memory
-from dpq_sklearn.ledger import views
 from dpq_sklearn.ledger.file import Caps, LedgerError, new_contents, with_release
+from dpq_sklearn.ledger.views import in_words, optional_module, sentence, spent_of_caps, total_of
 
 # Ten releases of 0.1 must fit into 1.0 although neither is exact in binary. A mechanism spends
 # 2^-16 less than it states, which is far more than the 2^-40 allowed here.
@@ -135,7 +135,7 @@ class PrivacyLedger:
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(
                 f"the caps of a ledger cannot be changed: {self._path!r} was created with "
-                f"{views.in_words(*contents.caps)}, got {views.in_words(*caps)}."
+                f"{in_words(*contents.caps)}, got {in_words(*caps)}."
             )
         self._refuse_other(contents, neighbours)
 
@@ -177,7 +177,7 @@ class PrivacyLedger:
         -------
         total : PrivacyLoss
         """
-        return views.total_of(self._contents())
+        return total_of(self._contents())
 
     def remaining(self):
         """Return what is left: a release of so much pure eps fits, or one of so much rho.
@@ -253,7 +253,7 @@ class PrivacyLedger:
         -------
         table : pandas.DataFrame
         """
-        pandas = views.optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
+        pandas = optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
         return pandas.DataFrame(self.records(), columns=LedgerRecord._fields)
 
     def plot(self, ax=None):
@@ -267,8 +267,21 @@ class PrivacyLedger:
         -------
         ax : matplotlib Axes
         """
+        pyplot = optional_module("matplotlib.pyplot", "PrivacyLedger.plot", "dpq-sklearn[plot]")
+        contents = self._contents()
+        unit = "rho" if contents.caps.eps is None and contents.caps.rho is not None else "eps"
+        cap, n_releases = getattr(contents.caps, unit), len(contents.rows)
+        histories = [contents._replace(rows=contents.rows[:n]) for n in range(n_releases + 1)]
+        totals = [getattr(total_of(history), unit) for history in histories]
+        ax = pyplot.subplots()[1] if ax is None else ax
+        ax.stairs(totals, [n - 0.5 for n in range(n_releases + 2)], fill=True, alpha=0.6)
+        if cap is not None:
+            ax.axhline(cap, color="black", linestyle="--", label=f"cap: {unit} = {cap:g}")
+            ax.legend(loc="lower right")
         title = "ledger in memory" if self._path is None else os.path.basename(self._path)
-        return views.plot_totals(self._contents(), title, ax)
+        ax.set(xlabel="releases", ylabel=f"total {unit}", title=title)
+        ax.set(xlim=(0, max(n_releases, 1) + 0.5), ylim=(0, None))
+        return ax
 
     @property
     def _store(self):
@@ -310,7 +323,7 @@ class PrivacyLedger:
     def __repr__(self):
         scope = ", for this process only" if self._path is None else ""
         try:
-            words = views.sentence(self._contents())
+            words = sentence(self._contents())
         except LedgerError as error:  # an object must always be printable
             words = error
         return f"<PrivacyLedger {self._place}{scope}: {words}>"
@@ -318,7 +331,8 @@ class PrivacyLedger:
     def _repr_html_(self):
         text = html.escape(repr(self)[1:-1])
         with suppress(LedgerError):
-            text += views.html_bar(self._contents())
+            shares = [spent / cap for _, spent, cap in spent_of_caps(self._contents())]
+            text += f'<br><meter value="{max(shares):.3f}"></meter>' if shares else ""
         return f"<div>{text}</div>"
 
 
@@ -382,13 +396,16 @@ def refusal(ledger, losses, what, contents=None):
     the candidates that cannot be paid for should share theirs.
     """
     contents = contents or ledger._contents()
-    totals = views.spent_of_caps(contents, losses)
+    totals = spent_of_caps(contents, losses)
     if all(total <= cap * (1 + _SLACK) for _, total, cap in totals):
         return None
     asked, caps, left = compose(losses), contents.caps, _budget_left(contents)
+    words = f"rho={left.rho:g}"
+    if caps.eps is not None:
+        words = f"eps={left.eps:g}" + (f" (or {words})" if left.rho > 0 else "")
     message = (
         f"the privacy ledger {ledger._place} cannot pay for {what}: of its budget "
-        f"({views.in_words(*caps)}) only {views.left_in_words(left, caps)} is left."
+        f"({in_words(*caps)}) only {words} is left."
     )
     if asked.delta > 0 and caps.delta == 0:
         message += (
