@@ -485,8 +485,7 @@ def _checked_columns(columns):
 
 def _record_of(row):
     facts = {"account": None, "pure_eps": row.pure_eps} | json.loads(row.facts)
-    facts["time"] = datetime.fromisoformat(facts["time"])
     if isinstance(facts["columns"], list):
         facts["columns"] = tuple(facts["columns"])
-    costs = {"eps": row.eps, "delta": row.delta, "rho": row.rho}
-    return LedgerRecord(**costs, seeded=not row.os_randomness, **facts)
+    facts |= {"time": datetime.fromisoformat(facts["time"]), "seeded": not row.os_randomness}
+    return LedgerRecord(eps=row.eps, delta=row.delta, rho=row.rho, **facts)
