@@ -27,14 +27,15 @@ APPLICATION_ID = 0x4450514C  # "DPQL", in the header of the file
 FORMAT = 1
 SECONDS_TO_WAIT_FOR_THE_LOCK = 60.0
 
-_NEW_FILE = (
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {FORMAT}",
-    "CREATE TABLE head (ledger_id TEXT, created TEXT, neighbours TEXT, "
-    "eps REAL, delta REAL, rho REAL, seal TEXT)",
-    "CREATE TABLE releases (id INTEGER PRIMARY KEY, eps REAL, delta REAL, rho REAL, "
-    "os_randomness INTEGER, facts TEXT)",
-)
+_NEW_FILE = f"""
+BEGIN IMMEDIATE;
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE head (
+    ledger_id TEXT, created TEXT, neighbours TEXT, eps REAL, delta REAL, rho REAL, seal TEXT);
+CREATE TABLE releases (
+    id INTEGER PRIMARY KEY, eps REAL, delta REAL, rho REAL, os_randomness INTEGER, facts TEXT);
+"""
 
 # What SQLite raises on a damaged file, where bytes are no text or sizes are impossible.
 _FAILURES = (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
@@ -103,9 +104,7 @@ def create(path, contents):
     draft = f"{path}.new-{secrets.token_hex(8)}"  # nobody ever sees half a ledger
     try:
         with _connection(path, draft) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            for statement in _NEW_FILE:
-                connection.execute(statement)
+            connection.executescript(_NEW_FILE)
             head = (*contents[:3], *contents.caps, _seal(contents))
             connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?, ?)", head)
             connection.execute("COMMIT")

@@ -17,7 +17,7 @@ from textwrap import shorten
 from typing import NamedTuple
 
 from dpq_sklearn.accounting.conversions import eps_of_pure, rho_of_approximate_dp, rho_of_pure
-from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, compose
+from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, best_composition, compose
 from dpq_sklearn.checks import checked_delta, checked_positive, shown
 from dpq_sklearn.ledger import file as ledger_file
 from dpq_sklearn.ledger import memory as ledger_memory
@@ -268,19 +268,18 @@ class PrivacyLedger:
         ax : matplotlib Axes
         """
         pyplot = optional_module("matplotlib.pyplot", "PrivacyLedger.plot", "dpq-sklearn[plot]")
-        contents = self._contents()
-        unit = "rho" if contents.caps.eps is None and contents.caps.rho is not None else "eps"
-        cap, n_releases = getattr(contents.caps, unit), len(contents.rows)
-        histories = [contents._replace(rows=contents.rows[:n]) for n in range(n_releases + 1)]
-        totals = [getattr(total_of(history), unit) for history in histories]
+        caps, rows = self.caps, self._contents().rows
+        unit = "rho" if caps.eps is None and caps.rho is not None else "eps"
+        cap, numbers = getattr(caps, unit), range(len(rows) + 1)
+        totals = [getattr(best_composition(rows[:n], caps.delta), unit) for n in numbers]
         ax = pyplot.subplots()[1] if ax is None else ax
-        ax.stairs(totals, [n - 0.5 for n in range(n_releases + 2)], fill=True, alpha=0.6)
+        ax.stairs(totals, [-0.5, *(n + 0.5 for n in numbers)], fill=True, alpha=0.6)
         if cap is not None:
             ax.axhline(cap, color="black", linestyle="--", label=f"cap: {unit} = {cap:g}")
             ax.legend(loc="lower right")
         title = "ledger in memory" if self._path is None else os.path.basename(self._path)
         ax.set(xlabel="releases", ylabel=f"total {unit}", title=title)
-        ax.set(xlim=(0, max(n_releases, 1) + 0.5), ylim=(0, None))
+        ax.set(xlim=(0, max(len(rows), 1) + 0.5), ylim=(0, None))
         return ax
 
     @property
