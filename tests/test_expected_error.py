@@ -23,7 +23,7 @@ TRIALS = 600
 
 
 def plan_of(quantiles, eps=1.0, delta=0.0, rho=None, n_features=1, mechanism="aq"):
-    return planned(quantiles, n_features, mechanism, eps, delta, rho)
+    return planned(quantiles, n_features, mechanism, eps=eps, delta=delta, rho=rho)
 
 
 def simulated_rank_error(quantiles, n=4000, **request):
@@ -143,7 +143,7 @@ def test_planning_functions_have_one_signature_for_one_budget():
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda: expected_rank_error(1), "number of bins must be >= 2"),
+        (lambda: expected_rank_error(1), "number of bins must be an integer >= 2"),
         (lambda: expected_rank_error([0.5, 0.2]), "ascending and distinct"),
         (lambda: expected_rank_error([0.5, 1.2]), "strictly between 0 and 1"),
         (lambda: expected_rank_error(4, n_features=0), "n_features must be"),

@@ -323,7 +323,7 @@ def test_threads_share_a_ledger_in_memory(monkeypatch):
         time.sleep(0.001)  # let the other threads look at what is left in the meantime
         return with_release(*arguments)
 
-    monkeypatch.setattr("dpq_sklearn.ledger.memory.with_release", slow_release)
+    monkeypatch.setattr("dpq_sklearn.ledger.ledger.with_release", slow_release)
     ledger = PrivacyLedger(eps=1.0)
     granted = []
 

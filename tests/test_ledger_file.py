@@ -77,9 +77,14 @@ def test_file_deleted_between_two_fits_is_an_error_and_no_new_budget(path):
 
 
 def test_file_deleted_just_before_it_is_opened_is_not_created(path, monkeypatch):
-    ledger = make_ledger(path, 2)
-    monkeypatch.setattr(ledger_file, "_refuse_missing_file", os.unlink)
-    with pytest.raises(LedgerError, match="unable to open"):
+    ledger, connect = make_ledger(path, 2), sqlite3.connect
+
+    def connect_too_late(*arguments, **options):
+        os.unlink(path)
+        return connect(*arguments, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", connect_too_late)
+    with pytest.raises(LedgerError, match="is missing"):
         charge(ledger, LOSS, what="fit")
     assert not os.path.exists(path)
 
@@ -165,13 +170,14 @@ def test_creation_works_without_hard_links_and_never_replaces_a_ledger(path, mon
 
     monkeypatch.setattr(os, "link", no_links)
     ledger = make_ledger(path, 1)
-    ledger_file.create(path, ledger.caps, "nobody")
+    ledger_file.create(path, ledger_file.new_contents(ledger.caps, "nobody"))
     assert len(ledger.records()) == 1
 
 
 def test_the_first_of_two_that_create_wins(path):
     ledger = make_ledger(path, 1)
-    ledger_file.create(path, ledger_file.Caps(7.0, 0.0, None), "nobody")
+    caps = ledger_file.Caps(7.0, 0.0, None)
+    ledger_file.create(path, ledger_file.new_contents(caps, "nobody"))
     assert PrivacyLedger(path).caps == ledger.caps
 
 

@@ -27,14 +27,15 @@ APPLICATION_ID = 0x4450514C  # "DPQL", in the header of the file
 FORMAT = 1
 SECONDS_TO_WAIT_FOR_THE_LOCK = 60.0
 
-_NEW_FILE = (
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {FORMAT}",
-    "CREATE TABLE head (ledger_id TEXT, created TEXT, neighbours TEXT, "
-    "eps REAL, delta REAL, rho REAL, seal TEXT)",
-    "CREATE TABLE releases (id INTEGER PRIMARY KEY, eps REAL, delta REAL, rho REAL, "
-    "os_randomness INTEGER, facts TEXT)",
-)
+_NEW_FILE = f"""
+BEGIN IMMEDIATE;
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE head (
+    ledger_id TEXT, created TEXT, neighbours TEXT, eps REAL, delta REAL, rho REAL, seal TEXT);
+CREATE TABLE releases (
+    id INTEGER PRIMARY KEY, eps REAL, delta REAL, rho REAL, os_randomness INTEGER, facts TEXT);
+"""
 
 # What SQLite raises on a damaged file, where bytes are no text or sizes are impossible.
 _FAILURES = (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
@@ -84,7 +85,7 @@ def new_contents(caps, neighbours):
 
 
 def with_release(contents, loss, facts):
-    """Return the contents with one more release of this loss, with a dict of public facts."""
+    """Return the contents with one more release of this loss, and a dict of public facts."""
     # Rows are numbered by the order of the commits: the clock may be set back, the order may not.
     costs = (float(cost) + 0.0 for cost in (loss.eps, loss.delta, loss.rho))  # no negative zero
     facts = json.dumps({"time": _now(), **facts})
@@ -92,23 +93,19 @@ def with_release(contents, loss, facts):
     return contents._replace(rows=(*contents.rows, row))
 
 
-def create(path, caps, neighbours):
+def create(path, contents):
     """Make the file of a new ledger, complete or not at all. An existing file stays as it is."""
-    _refuse_missing_folder(path)
     journal = f"{path}-journal"
     if os.path.exists(journal):  # SQLite would roll it back into the new file
         raise LedgerError(
             f"the privacy ledger {path!r} cannot be created beside {journal!r}, which belongs to a "
             "ledger that was deleted or moved: bring that one back, or delete its journal too."
         )
-    contents = new_contents(caps, neighbours)
     draft = f"{path}.new-{secrets.token_hex(8)}"  # nobody ever sees half a ledger
     try:
-        with _connection(draft, "rwc", name=path) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            for statement in _NEW_FILE:
-                connection.execute(statement)
-            head = (*contents[:3], *caps, _seal(contents))
+        with _connection(path, draft) as connection:
+            connection.executescript(_NEW_FILE)
+            head = (*contents[:3], *contents.caps, _seal(contents))
             connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?, ?)", head)
             connection.execute("COMMIT")
         with contextlib.suppress(FileExistsError):  # of two processes that create, one wins
@@ -126,24 +123,20 @@ def create(path, caps, neighbours):
 
 def read(path):
     """Return the contents of the ledger at `path`, verified."""
-    _refuse_missing_file(path)
     with _connection(path) as connection:
         connection.execute("BEGIN")
         return _verified_contents(connection, path)
 
 
-def append(path, loss, facts, admit):
-    """Commit one release of this loss, with a dict of public facts, unless `admit` refuses.
+def append(path, add_release):
+    """Commit the release that `add_release(contents)` adds to the contents, unless it raises.
 
-    `admit(contents)` sees the verified contents under the lock and raises to refuse. When this
-    function returns, the spend is on the disk; when it raises, nothing was spent.
+    It sees the verified contents under the lock. When this function returns, the spend is on the
+    disk; when it raises, nothing was spent.
     """
-    _refuse_missing_file(path)
     with _connection(path) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        before = _verified_contents(connection, path)
-        admit(before)
-        after = with_release(before, loss, facts)
+        after = add_release(_verified_contents(connection, path))
         connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?)", after.rows[-1])
         connection.execute("UPDATE head SET seal = ?", (_seal(after),))
         # If the structure of the file is damaged where nothing is stored, the insertion may have
@@ -155,10 +148,13 @@ def append(path, loss, facts, admit):
 
 
 @contextlib.contextmanager
-def _connection(path, mode="rw", name=None):
-    """Open a connection for one transaction; closing it undoes what is not committed."""
+def _connection(path, new_file=None):
+    """Open the ledger, or make a new file for it, for one transaction.
+
+    Closing the connection undoes what is not committed.
+    """
+    uri = f"{Path(new_file or path).as_uri()}?mode={'rwc' if new_file else 'rw'}"
     try:
-        uri = f"{Path(path).as_uri()}?mode={mode}"
         connection = sqlite3.connect(
             uri, uri=True, timeout=SECONDS_TO_WAIT_FOR_THE_LOCK, isolation_level=None
         )
@@ -167,10 +163,20 @@ def _connection(path, mode="rw", name=None):
             connection.execute("PRAGMA cell_size_check = ON")
             yield connection
     except _FAILURES as error:
-        raise LedgerError(
-            f"the privacy ledger {name or path!r} cannot be used: {error}. It and its folder must "
-            "be readable and writable, and no process may keep it locked."
-        ) from error
+        folder = os.path.dirname(path)
+        if not os.path.isdir(folder):
+            reason = f"needs its folder: {folder!r} is missing."
+        elif not new_file and not os.path.isfile(path):
+            reason = (
+                "is missing: the file was deleted or moved, or has not been created by "
+                "PrivacyLedger(path, eps=...) yet."
+            )
+        else:
+            reason = (
+                f"cannot be used: {error}. It and its folder must be readable and writable, and no "
+                "process may keep it locked."
+            )
+        raise LedgerError(f"the privacy ledger {path!r} {reason}") from error
 
 
 def _verified_contents(connection, path):
@@ -212,21 +218,6 @@ def _damaged(path, reason):
         f"the privacy ledger {path!r} is damaged: {reason}. Bring back a copy that holds "
         "everything spent so far; do not start a new one for the same data."
     )
-
-
-def _refuse_missing_folder(path):
-    folder = os.path.dirname(path)
-    if not os.path.isdir(folder):
-        raise LedgerError(f"the privacy ledger {path!r} needs its folder: {folder!r} is missing.")
-
-
-def _refuse_missing_file(path):
-    _refuse_missing_folder(path)
-    if not os.path.isfile(path):
-        raise LedgerError(
-            f"the privacy ledger {path!r} is missing: the file was deleted or moved, or has not "
-            "been created by PrivacyLedger(path, eps=...) yet."
-        )
 
 
 def _now():

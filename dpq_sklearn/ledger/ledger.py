@@ -17,12 +17,12 @@ from textwrap import shorten
 from typing import NamedTuple
 
 from dpq_sklearn.accounting.conversions import eps_of_pure, rho_of_approximate_dp, rho_of_pure
-from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, compose
+from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, best_composition, compose
 from dpq_sklearn.checks import checked_delta, checked_positive, shown
 from dpq_sklearn.ledger import file as ledger_file
 from dpq_sklearn.ledger import memory as ledger_memory
-from dpq_sklearn.ledger import views
-from dpq_sklearn.ledger.file import Caps, LedgerError
+from dpq_sklearn.ledger.file import Caps, LedgerError, new_contents, with_release
+from dpq_sklearn.ledger.views import in_words, optional_module, sentence, spent_of_caps, total_of
 
 # Ten releases of 0.1 must fit into 1.0 although neither is exact in binary. A mechanism spends
 # 2^-16 less than it states, which is far more than the 2^-40 allowed here.
@@ -41,12 +41,9 @@ class BudgetExceededError(ValueError):
     """
 
     def __init__(self, message, asked=None, left=None):
-        super().__init__(message, asked, left)  # all in args, so that it can be pickled
+        super().__init__(message)
         self.asked = asked
         self.left = left
-
-    def __str__(self):
-        return str(self.args[0])
 
 
 class BudgetLeft(NamedTuple):
@@ -127,16 +124,18 @@ class PrivacyLedger:
         caps = _checked_caps(eps, delta, rho)
         neighbours = _checked_neighbours(neighbours)
         self._path = None if path is None else _checked_path(path, "path")
+        new = new_contents(caps, neighbours or ROWS)
         if self._path is None:
-            self._ledger_id = ledger_memory.create(caps, neighbours or ROWS)
+            self._ledger_id = new.ledger_id
+            ledger_memory.create(new)
         elif not os.path.lexists(self._path):
-            ledger_file.create(self._path, caps, neighbours or ROWS)
+            ledger_file.create(self._path, new)
         contents = self._contents()
         self._ledger_id = contents.ledger_id
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(
                 f"the caps of a ledger cannot be changed: {self._path!r} was created with "
-                f"{views.caps_in_words(contents.caps)}, got {views.caps_in_words(caps)}."
+                f"{in_words(*contents.caps)}, got {in_words(*caps)}."
             )
         self._refuse_other(contents, neighbours)
 
@@ -178,7 +177,7 @@ class PrivacyLedger:
         -------
         total : PrivacyLoss
         """
-        return views.total_of(self._contents())
+        return total_of(self._contents())
 
     def remaining(self):
         """Return what is left: a release of so much pure eps fits, or one of so much rho.
@@ -254,7 +253,7 @@ class PrivacyLedger:
         -------
         table : pandas.DataFrame
         """
-        pandas = views.optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
+        pandas = optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
         return pandas.DataFrame(self.records(), columns=LedgerRecord._fields)
 
     def plot(self, ax=None):
@@ -268,8 +267,20 @@ class PrivacyLedger:
         -------
         ax : matplotlib Axes
         """
+        pyplot = optional_module("matplotlib.pyplot", "PrivacyLedger.plot", "dpq-sklearn[plot]")
+        caps, rows = self.caps, self._contents().rows
+        unit = "rho" if caps.eps is None and caps.rho is not None else "eps"
+        cap, numbers = getattr(caps, unit), range(len(rows) + 1)
+        totals = [getattr(best_composition(rows[:n], caps.delta), unit) for n in numbers]
+        ax = pyplot.subplots()[1] if ax is None else ax
+        ax.stairs(totals, [-0.5, *(n + 0.5 for n in numbers)], fill=True, alpha=0.6)
+        if cap is not None:
+            ax.axhline(cap, color="black", linestyle="--", label=f"cap: {unit} = {cap:g}")
+            ax.legend(loc="lower right")
         title = "ledger in memory" if self._path is None else os.path.basename(self._path)
-        return views.plot_totals(self._contents(), title, ax)
+        ax.set(xlabel="releases", ylabel=f"total {unit}", title=title)
+        ax.set(xlim=(0, max(len(rows), 1) + 0.5), ylim=(0, None))
+        return ax
 
     @property
     def _store(self):
@@ -311,7 +322,7 @@ class PrivacyLedger:
     def __repr__(self):
         scope = ", for this process only" if self._path is None else ""
         try:
-            words = views.sentence(self._contents())
+            words = sentence(self._contents())
         except LedgerError as error:  # an object must always be printable
             words = error
         return f"<PrivacyLedger {self._place}{scope}: {words}>"
@@ -319,7 +330,8 @@ class PrivacyLedger:
     def _repr_html_(self):
         text = html.escape(repr(self)[1:-1])
         with suppress(LedgerError):
-            text += views.html_bar(self._contents())
+            shares = [spent / cap for _, spent, cap in spent_of_caps(self._contents())]
+            text += f'<br><meter value="{max(shares):.3f}"></meter>' if shares else ""
         return f"<div>{text}</div>"
 
 
@@ -358,14 +370,15 @@ def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
     if loss.delta > 0 and loss.pure_eps < math.inf:
         facts["pure_eps"] = loss.pure_eps
 
-    def admit(contents):
+    def add_release(contents):
         ledger._refuse_other(contents, loss.neighbours)
         if error := refusal(ledger, [loss], what, contents):
             raise error
+        return with_release(contents, loss, facts)
 
     store, key = ledger._store
     try:
-        store.append(key, loss, facts, admit)
+        store.append(key, add_release)
     except BudgetExceededError as error:  # a search prints its traceback: make it short
         raise error.with_traceback(None) from None
 
@@ -382,13 +395,16 @@ def refusal(ledger, losses, what, contents=None):
     the candidates that cannot be paid for should share theirs.
     """
     contents = contents or ledger._contents()
-    totals = views.spent_of_caps(contents, losses)
+    totals = spent_of_caps(contents, losses)
     if all(total <= cap * (1 + _SLACK) for _, total, cap in totals):
         return None
     asked, caps, left = compose(losses), contents.caps, _budget_left(contents)
+    words = f"rho={left.rho:g}"
+    if caps.eps is not None:
+        words = f"eps={left.eps:g}" + (f" (or {words})" if left.rho > 0 else "")
     message = (
         f"the privacy ledger {ledger._place} cannot pay for {what}: of its budget "
-        f"({views.caps_in_words(caps)}) only {views.left_in_words(left, caps)} is left."
+        f"({in_words(*caps)}) only {words} is left."
     )
     if asked.delta > 0 and caps.delta == 0:
         message += (
@@ -468,8 +484,7 @@ def _checked_columns(columns):
 
 def _record_of(row):
     facts = {"account": None, "pure_eps": row.pure_eps} | json.loads(row.facts)
-    facts["time"] = datetime.fromisoformat(facts["time"])
     if isinstance(facts["columns"], list):
         facts["columns"] = tuple(facts["columns"])
-    costs = {"eps": row.eps, "delta": row.delta, "rho": row.rho}
-    return LedgerRecord(**costs, seeded=not row.os_randomness, **facts)
+    facts |= {"time": datetime.fromisoformat(facts["time"]), "seeded": not row.os_randomness}
+    return LedgerRecord(eps=row.eps, delta=row.delta, rho=row.rho, **facts)

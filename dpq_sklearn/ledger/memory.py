@@ -3,18 +3,16 @@
 import os
 import threading
 
-from dpq_sklearn.ledger.file import LedgerError, new_contents, with_release
+from dpq_sklearn.ledger.file import LedgerError
 
 # By process and ledger id: a forked process inherits the dict, but not its parent's number.
 _LEDGERS = {}
 _LOCK = threading.Lock()
 
 
-def create(caps, neighbours):
-    """Make a new ledger in memory and return its id."""
-    contents = new_contents(caps, neighbours)
+def create(contents):
+    """Make a new ledger with these contents."""
     _LEDGERS[os.getpid(), contents.ledger_id] = contents
-    return contents.ledger_id
 
 
 def read(ledger_id):
@@ -28,10 +26,8 @@ def read(ledger_id):
         ) from None
 
 
-def append(ledger_id, loss, facts, admit):
-    """Record one release of this loss, unless `admit(contents)` raises to refuse it."""
+def append(ledger_id, add_release):
+    """Keep what `add_release(contents)` returns, unless it raises."""
     read(ledger_id)  # a forked process must be refused before it waits for a lock it inherited
     with _LOCK:
-        before = read(ledger_id)
-        admit(before)
-        _LEDGERS[os.getpid(), ledger_id] = with_release(before, loss, facts)
+        _LEDGERS[os.getpid(), ledger_id] = add_release(read(ledger_id))

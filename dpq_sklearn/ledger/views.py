@@ -1,4 +1,4 @@
-"""What a ledger holds: as totals, in words, as a bar in HTML, and as a figure."""
+"""What a ledger holds: as totals and in words."""
 
 import importlib
 from dataclasses import replace
@@ -21,52 +21,18 @@ def spent_of_caps(contents, more=()):
 
 def sentence(contents):
     """Return how much of which budget was spent in how many releases."""
-    parts = [f"{spent:.6g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(contents)]
-    spent = " and ".join(parts) or loss_in_words(total_of(contents))
+    total = total_of(contents)
+    parts = [f"{spent:g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(contents)]
+    spent = " and ".join(parts) or in_words(total.eps, total.delta, total.rho)
     releases = f"{len(contents.rows)} release{'s' * (len(contents.rows) != 1)}"
     return f"{spent} spent in {releases}{' about people' * (contents.neighbours == PEOPLE)}"
 
 
-def html_bar(contents):
-    """Return a bar that is filled by the share of the cap that is spent; of two, the larger one."""
-    shares = [spent / cap for _, spent, cap in spent_of_caps(contents)]
-    return f'<br><meter value="{max(shares):.3f}"></meter>' if shares else ""
-
-
-def caps_in_words(caps):
-    """Return the caps that there are, with their names."""
-    words = [f"{name}={cap:g}" for name, cap in caps._asdict().items() if cap is not None]
+def in_words(eps, delta, rho):
+    """Return a cost, or those caps that there are, with their names."""
+    amounts = {"eps": eps, "delta": delta, "rho": rho}
+    words = [f"{name}={amount:g}" for name, amount in amounts.items() if amount is not None]
     return ", ".join(words) or "no caps"
-
-
-def loss_in_words(loss):
-    """Return a cost in all its units."""
-    return f"eps={loss.eps:.6g}, delta={loss.delta:.6g}, rho={loss.rho:.6g}"
-
-
-def left_in_words(left, caps):
-    """Return what is left in the units of the caps."""
-    if caps.eps is None:
-        return f"rho={left.rho:.6g}"
-    return f"eps={left.eps:.6g}" + (f" (or rho={left.rho:.6g})" if left.rho > 0 else "")
-
-
-def plot_totals(contents, title, ax=None):
-    """Plot the total after each release against the cap; return the axes."""
-    pyplot = optional_module("matplotlib.pyplot", "PrivacyLedger.plot", "dpq-sklearn[plot]")
-    rows, caps = contents.rows, contents.caps
-    unit = "rho" if caps.eps is None and caps.rho is not None else "eps"
-    cap = getattr(caps, unit)
-    histories = [contents._replace(rows=rows[:n]) for n in range(len(rows) + 1)]
-    totals = [getattr(total_of(history), unit) for history in histories]
-    ax = pyplot.subplots()[1] if ax is None else ax
-    ax.stairs(totals, [n - 0.5 for n in range(len(totals) + 1)], fill=True, alpha=0.6)
-    if cap is not None:
-        ax.axhline(cap, color="black", linestyle="--", label=f"cap: {unit} = {cap:g}")
-        ax.legend(loc="lower right")
-    ax.set(xlabel="releases", ylabel=f"total {unit}", title=title)
-    ax.set(xlim=(0, max(len(rows), 1) + 0.5), ylim=(0, None))
-    return ax
 
 
 def optional_module(module, what, requirement):

@@ -58,14 +58,14 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
     """
     if not 0 < beta < 1:
         raise ValueError(f"beta must be a number in (0, 1), got {shown(beta)}.")
-    plan = planned(quantiles, n_features, "aq", eps, delta, rho)
-    of_column = plan.quantiles[0], plan.budgets[0]
+    plan = planned(quantiles, n_features, eps=eps, delta=delta, rho=rho)
+    quantiles, budget = plan.quantiles[0], plan.budgets[0]
     psi = MOST_MEASURE / PLAIN_SHARES.min() if psi is None else checked_positive(psi, "psi")
     # The probability of a position out of bounds, less what all of them have.
-    chance = beta / len(plan.quantiles[0]) / psi - FLOOR
+    chance = beta / len(quantiles) / psi - FLOOR
     nats = -math.log(chance) if chance > 0 else math.inf
 
-    nodes, eps_of_each = quantile_nodes(plan.quantiles[0]), eps_of_nodes(*of_column)
+    nodes, eps_of_each = quantile_nodes(quantiles), eps_of_nodes(quantiles, budget)
     errors = {0: 0.0, len(nodes) + 1: 0.0}  # none at the ends of the column
     for node, of_node in zip(nodes, eps_of_each, strict=True):
         of_target = (1 - node.q) * errors[node.below] + node.q * errors[node.above]

@@ -20,9 +20,7 @@ from dpq_sklearn.release import even_quantiles, plan_release
 def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, mechanism="aq"):
     """Compute the standard deviation of the rank of each private quantile, before any release.
 
-    The rank of a released quantile is the number of records below it. Its error is a linear
-    combination of the noises of the draws, which do not depend on the data as long as these are
-    many and not tied; so the error is computed, not simulated.
+    The rank of a released quantile is the number of records below it.
 
     Parameters
     ----------
@@ -47,10 +45,11 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
 
     Notes
     -----
-    In AQ a node's own noise is two-sided exponential with variance 2 / eta^2; it inherits q of the
-    error of its upper end and 1 - q of that of its lower end. Tied data may be further off: an
-    estimate can land beside a value that many records share. So may data that are too few to be
-    found at all.
+    The error is a linear combination of the noises of the draws: in AQ a node's own noise is
+    two-sided exponential with variance 2 / eta^2, and it inherits q of the error of its upper end
+    and 1 - q of that of its lower end. That does not depend on the data as long as these are many
+    and not tied. Tied data may be further off: an estimate can land beside a value that many
+    records share. So may data that are too few to be found at all.
 
     Examples
     --------
@@ -58,7 +57,8 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     >>> expected_rank_error(4, eps=1.0).round(1)
     array([3.1, 3. , 3.1])
     """
-    errors = planned(quantiles, n_features, mechanism, eps, delta, rho).rank_errors()[0]
+    plan = planned(quantiles, n_features, mechanism, eps=eps, delta=delta, rho=rho)
+    errors = plan.rank_errors()[0]
     if np.isnan(errors).any():
         raise ValueError(
             f"mechanism must not be 'agg_tree', got {mechanism!r}: its error depends on the data."
@@ -79,10 +79,8 @@ def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolera
     n_rows : int
         A public guess at the number of rows: its order of magnitude is enough. The exact number
         may itself be private.
-    eps, delta, rho
-        The budget of the whole fit, as in :func:`dp_quantiles`.
-    n_features : int, default=1
-        How many features share the budget.
+    eps, delta, rho, n_features
+        The budget of the whole fit, as in :func:`expected_rank_error`.
     tolerance : float, default=0.5
         The expected error of an edge that is acceptable, in bins: in parts of the rows that a bin
         should hold.
@@ -102,7 +100,7 @@ def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolera
     checked_positive(tolerance, "tolerance")
 
     def plan(n_bins):
-        return planned(n_bins, n_features, "aq", eps, delta, rho)
+        return planned(n_bins, n_features, eps=eps, delta=delta, rho=rho)
 
     enough = takewhile(lambda n: is_near_enough(plan(n), n_rows, tolerance), AUTO_BINS)
     n_bins = max(enough, default=1)
@@ -116,34 +114,26 @@ def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolera
     return n_bins
 
 
-def planned(quantiles, n_features, mechanism, eps, delta, rho):
+def planned(quantiles, n_features, mechanism="aq", **budget):
     """Return the plan of a fit without bounds of so many features, all with these quantiles."""
     n_features = _checked_count(n_features, "n_features")
-    return plan_release(
-        [_ascending_quantiles(quantiles)] * n_features,
-        eps=eps,
-        delta=delta,
-        rho=rho,
-        bounds=[(-np.inf, np.inf)] * n_features,
-        mechanism=mechanism,
-        with_count=True,
-    )
+    quantiles = [_ascending_quantiles(quantiles)] * n_features
+    bounds = [(-np.inf, np.inf)] * n_features
+    return plan_release(quantiles, bounds=bounds, mechanism=mechanism, with_count=True, **budget)
 
 
 def _ascending_quantiles(quantiles):
-    if isinstance(quantiles, Integral) and not isinstance(quantiles, bool):
-        if quantiles < 2:
-            raise ValueError(f"quantiles as a number of bins must be >= 2, got {shown(quantiles)}.")
-        return even_quantiles(int(quantiles))
+    if isinstance(quantiles, Integral):
+        return even_quantiles(_checked_count(quantiles, "quantiles as a number of bins", least=2))
     q = np.atleast_1d(checked_quantiles(quantiles, "quantiles"))
     if q.ndim > 1 or np.any(np.diff(q) <= 0):
         raise ValueError(f"quantiles must be ascending and distinct, got {shown(quantiles)}.")
     return q
 
 
-def _checked_count(value, name):
+def _checked_count(value, name, least=1):
     """Return a whole number, which may be written as 1e4, as an int."""
     is_whole = isinstance(value, Real) and not isinstance(value, bool) and value % 1 == 0
-    if not is_whole or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {shown(value)}.")
+    if not is_whole or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {shown(value)}.")
     return int(value)

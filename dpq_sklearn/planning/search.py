@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
@@ -19,9 +21,10 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from dpq_sklearn.accounting.losses import PrivacyLoss, compose
 from dpq_sklearn.checks import shown
-from dpq_sklearn.ledger.ledger import opened, planned_losses, refusal
-from dpq_sklearn.ledger.views import loss_in_words
+from dpq_sklearn.ledger.ledger import PrivacyLedger, opened, planned_losses, refusal
+from dpq_sklearn.ledger.views import in_words
 
+FREE = compose([])
 CACHED = "a Pipeline with memory= reuses fits of equal parameters and data"
 REFITTED = "the refit counts as the most expensive candidate"
 DRAWN = "without a random_state every candidate counts as the most expensive one"
@@ -46,7 +49,8 @@ class SearchPlan:
     def __repr__(self):
         fits = f"{self.n_fits} private fit{'' if self.n_fits == 1 else 's'}"
         at_most, why = ("at most ", f" ({'; '.join(self.reasons)})") if self.reasons else ("", "")
-        line = f"{at_most}{fits} that cost {at_most}{loss_in_words(self.total)}{why}"
+        cost = in_words(self.total.eps, self.total.delta, self.total.rho)
+        line = f"{at_most}{fits} that cost {at_most}{cost}{why}"
         return "\n".join((line, *self.refusals))
 
 
@@ -94,16 +98,18 @@ def plan_search(estimator, *, cv=None, n_features=None):
             "plan_search takes a GridSearchCV, a RandomizedSearchCV, a Pipeline or another "
             f"estimator, got {shown(estimator)}."
         )
-    n_fits = 1 if cv is None else _number_of_folds(cv)
-    forecast = _together([_forecast(estimator, n_features)] * n_fits)
-    ledgers = dict.fromkeys(ledger for ledger, _ in forecast.most if ledger is not None)
-    refusals = (refusal(to, _losses_of(forecast, to), "all of this") for to in ledgers)
-    losses = tuple(loss for _, loss in forecast.most)
+    fits = _fits(estimator, n_features) * (1 if cv is None else _number_of_folds(cv))
+    losses = tuple(fit.most for fit in fits)
+    refusals = [
+        refusal(ledger, [fit.most for fit in fits if fit.ledger == ledger], "all of this")
+        for ledger in dict.fromkeys(fit.ledger for fit in fits)
+        if ledger is not None
+    ]
     return SearchPlan(
-        n_fits=forecast.n_fits,
+        n_fits=sum(fit.n_fits for fit in fits),
         total=compose(losses),
-        least=compose(forecast.least),
-        reasons=tuple(sorted(forecast.reasons)),
+        least=compose(fit.least for fit in fits),
+        reasons=tuple(sorted({reason for fit in fits for reason in fit.reasons})),
         losses=losses,
         refusals=tuple(str(error) for error in refusals if error),
     )
@@ -114,50 +120,18 @@ planned_losses.register(SearchPlan, lambda plan: plan.losses)
 planned_losses.register(BaseEstimator, lambda estimator: plan_search(estimator).losses)
 
 
-@dataclass(frozen=True)
-class _Forecast:
-    """The private fits in one call of `fit`: how many, and their losses at most and at least."""
+class _Fit(NamedTuple):
+    """A private fit, or several that are not known one by one, and what it costs."""
 
-    n_fits: int = 0
-    most: tuple = ()  # of pairs: the ledger that is charged or None, and the loss
-    least: tuple = ()  # of losses
-    reasons: frozenset = frozenset()
-
-
-def _losses_of(forecast, ledger):
-    return [loss for to, loss in forecast.most if to == ledger]
+    ledger: PrivacyLedger | None
+    most: PrivacyLoss
+    least: PrivacyLoss
+    reasons: frozenset = frozenset()  # why the cost is not known exactly
+    n_fits: int = 1
 
 
-def _together(forecasts):
-    return _Forecast(
-        n_fits=sum(forecast.n_fits for forecast in forecasts),
-        most=tuple(pair for forecast in forecasts for pair in forecast.most),
-        least=tuple(loss for forecast in forecasts for loss in forecast.least),
-        reasons=frozenset().union(*(forecast.reasons for forecast in forecasts)),
-    )
-
-
-def _one_of(forecasts, reason):
-    """Return the forecast of fitting one of several candidates, not known which: the `reason`."""
-    ledgers = dict.fromkeys(ledger for forecast in forecasts for ledger, _ in forecast.most)
-    by_ledger = {to: [compose(_losses_of(one, to)) for one in forecasts] for to in ledgers}
-    is_known = len({compose(loss for _, loss in one.most) for one in forecasts}) == 1
-    return _Forecast(
-        n_fits=max(forecast.n_fits for forecast in forecasts),
-        most=tuple((to, _extreme_loss(max, losses)) for to, losses in by_ledger.items()),
-        least=(_extreme_loss(min, [compose(forecast.least) for forecast in forecasts]),),
-        reasons=_together(forecasts).reasons | (set() if is_known else {reason}),
-    )
-
-
-def _extreme_loss(extreme, losses):
-    units = ("eps", "delta", "rho", "pure_eps")
-    costs = {unit: extreme(getattr(loss, unit) for loss in losses) for unit in units}
-    return PrivacyLoss(**costs, os_randomness=all(loss.os_randomness for loss in losses))
-
-
-def _forecast(estimator, n_features):
-    """Return the forecast of one call of ``estimator.fit``."""
+def _fits(estimator, n_features):
+    """Return the private fits in one call of ``estimator.fit``."""
     if _is_private(estimator):
         if n_features is None and getattr(estimator, "delta", 0) > 0:
             raise ValueError(
@@ -166,21 +140,44 @@ def _forecast(estimator, n_features):
             )
         loss = estimator._planned_loss(n_features=n_features)  # None: the rho of one column
         ledger = getattr(estimator, "ledger", None)
-        return _Forecast(1, ((None if ledger is None else opened(ledger), loss),), (loss,))
+        return [_Fit(None if ledger is None else opened(ledger), loss, loss)]
     if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
-        candidates = _forecasts_of_candidates(estimator, n_features)
-        refit = [_one_of(candidates, REFITTED)] if estimator.refit else []
-        return _together(candidates * _number_of_folds(estimator.cv) + refit)
-    forecast = _together([_forecast(*part) for part in _parts(estimator, n_features)])
-    if forecast.n_fits and getattr(estimator, "memory", None) is not None:
-        return replace(forecast, least=(), reasons=forecast.reasons | {CACHED})
-    return forecast
+        candidates = _candidates(estimator, n_features)
+        refit = _one_of(candidates, REFITTED) if estimator.refit else []
+        return list(chain(*candidates)) * _number_of_folds(estimator.cv) + refit
+    fits = [fit for part in _parts(estimator, n_features) for fit in _fits(*part)]
+    if getattr(estimator, "memory", None) is not None:
+        return [fit._replace(least=FREE, reasons=fit.reasons | {CACHED}) for fit in fits]
+    return fits
+
+
+def _one_of(candidates, reason):
+    """Return the fits of one of several candidates, not known which: the `reason`."""
+    if all(fits == candidates[0] for fits in candidates):
+        return candidates[0]
+    fits = list(chain(*candidates))
+    reasons = frozenset({reason}).union(*(fit.reasons for fit in fits))
+    by_ledger = []
+    for ledger in dict.fromkeys(fit.ledger for fit in fits):
+        charged = [[fit for fit in fits if fit.ledger == ledger] for fits in candidates]
+        most = _extreme_loss(max, [compose(fit.most for fit in fits) for fits in charged])
+        least = _extreme_loss(min, [compose(fit.least for fit in fits) for fits in charged])
+        n_fits = max(sum(fit.n_fits for fit in fits) for fits in charged)
+        by_ledger.append(_Fit(ledger, most, least, reasons, n_fits))
+    return by_ledger
+
+
+def _extreme_loss(extreme, losses):
+    costs = ((loss.eps, loss.delta, loss.rho, loss.pure_eps) for loss in losses)
+    return PrivacyLoss(*map(extreme, zip(*costs, strict=True)))
 
 
 def _parts(estimator, n_features):
-    """Return what one fit of this estimator fits once each, with the numbers of columns."""
+    """Return what one fit of this estimator fits once each, with the known numbers of columns."""
     if isinstance(estimator, Pipeline):
-        return _steps(estimator, n_features)
+        steps = [step for _, step in estimator.steps]
+        keeps = [isinstance(step, (OneToOneFeatureMixin, str, type(None))) for step in steps]
+        return [(step, n_features if all(keeps[:i]) else None) for i, step in enumerate(steps)]
     if isinstance(estimator, FeatureUnion):
         return [(part, n_features) for _, part in estimator.transformer_list]
     if isinstance(estimator, ColumnTransformer):
@@ -197,16 +194,6 @@ def _parts(estimator, n_features):
     return []
 
 
-def _steps(pipeline, n_features):
-    """Return the steps with the number of columns that reach them, as long as it is known."""
-    steps = []
-    for _, step in pipeline.steps:
-        steps.append((step, n_features))
-        if not isinstance(step, (OneToOneFeatureMixin, str, type(None))):
-            n_features = None
-    return steps
-
-
 def _n_columns(columns):
     """Return how many columns a ColumnTransformer's selection has, if it says so by itself."""
     if isinstance(columns, (str, int, np.integer)):
@@ -216,26 +203,23 @@ def _n_columns(columns):
     return sum(column is not False for column in np.asarray(columns).tolist())
 
 
-def _forecasts_of_candidates(search, n_features):
-    """Return a forecast for each candidate; if draws are not known, that of the dearest for all."""
-    n_drawn = None
+def _candidates(search, n_features):
+    """Return the fits of each candidate; if draws are not known, those of the dearest for all."""
     if isinstance(search, GridSearchCV):
-        candidates = ParameterGrid(search.param_grid)
-    elif search.random_state is not None:
-        state = deepcopy(search.random_state)
-        candidates = ParameterSampler(search.param_distributions, search.n_iter, random_state=state)
-    else:
-        spaces = search.param_distributions
-        spaces = [spaces] if hasattr(spaces, "items") else spaces
-        candidates = ParameterGrid([_dearest_values(search.estimator, space) for space in spaces])
-        n_drawn = len(ParameterSampler(spaces, search.n_iter))
-    settings = [clone(chosen, safe=False) for chosen in candidates]
-    estimators = [clone(search.estimator).set_params(**chosen) for chosen in settings]
-    forecasts = [_forecast(estimator, n_features) for estimator in estimators]
-    if n_drawn is None:
-        return forecasts
-    drawn = _one_of(forecasts, DRAWN)
-    return [replace(drawn, least=()) if drawn.reasons else drawn] * n_drawn
+        return _fits_of_settings(search.estimator, ParameterGrid(search.param_grid), n_features)
+    state = deepcopy(search.random_state)
+    draws = ParameterSampler(search.param_distributions, search.n_iter, random_state=state)
+    if state is not None:
+        return _fits_of_settings(search.estimator, draws, n_features)
+    dearest = [_dearest_values(search.estimator, space) for space in draws.param_distributions]
+    candidates = _fits_of_settings(search.estimator, ParameterGrid(dearest), n_features)
+    fits = _one_of(candidates, DRAWN)
+    return [[fit._replace(least=FREE) if fit.reasons else fit for fit in fits]] * len(draws)
+
+
+def _fits_of_settings(estimator, settings, n_features):
+    estimators = (clone(estimator).set_params(**clone(chosen, safe=False)) for chosen in settings)
+    return [_fits(candidate, n_features) for candidate in estimators]
 
 
 def _dearest_values(estimator, space):
@@ -273,8 +257,8 @@ def _number_of_folds(cv):
 
 
 def _is_private(estimator):
-    # A FrozenEstimator has the attributes of what it holds, but fits nothing.
-    return hasattr(estimator, "_planned_loss") and not isinstance(estimator, FrozenEstimator)
+    # Of the class: a FrozenEstimator has the attributes of what it holds, but fits nothing.
+    return hasattr(type(estimator), "_planned_loss")
 
 
 def _holds_privacy(thing):
