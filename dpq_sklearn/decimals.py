@@ -11,7 +11,7 @@ def shortest_decimals(grid, cells, columns):
     """Return for each cell the number with the fewest decimal digits that lies in it.
 
     An age's cell gives 37.0, zero's cell gives 0.0. Where no float of up to 16 digits maps back
-    (a grid as fine as floats) it is the cell's middle. A function of the cell alone.
+    (a grid as fine as floats) it is the cell's middle.
     """
     middles = grid.middles(cells, columns)
     # A number of d digits in the cell, if there is one, is the middle rounded to d digits; and
@@ -31,19 +31,14 @@ def shortest_decimals(grid, cells, columns):
 def _rounded(values, digits):
     """Return each value rounded to its number of significant decimal digits.
 
-    A value times an exact power of ten is rounded to a whole number, and that is divided by the
-    power: correctly rounded, since both are floats. Python's own conversion takes care of the few
-    values that are close to a half, have too many digits or are too far from 1.
+    A value times an exact power of ten is rounded to an integer, which is divided by the power.
+    Python's own conversion, which is slower, takes care of values that are too far from 1.
     """
     decades = np.searchsorted(POWERS_OF_TEN, np.abs(values), side="right") - 1 + FIRST_POWER
     powers = digits - 1 - decades
     factors = POWERS_OF_TEN[np.minimum(np.abs(powers), _EXACT_POWER) - FIRST_POWER]
     up, down = np.where(powers > 0, factors, 1.0), np.where(powers > 0, 1.0, factors)
-    scaled = values * up / down
-    whole = np.rint(scaled)
-    rounded = whole * down / up
-    doubtful = np.abs(np.abs(scaled - whole) - 0.5) <= 2.0**-52 * np.abs(scaled)
-    doubtful |= (np.abs(powers) > _EXACT_POWER) | (np.abs(whole) >= 2.0**53)
-    for index in zip(*np.nonzero(doubtful), strict=True):
+    rounded = np.rint(values * up / down) * down / up
+    for index in np.flatnonzero(np.abs(powers) > _EXACT_POWER):
         rounded[index] = float(f"{values[index]:.{digits[index] - 1}e}")
     return rounded
