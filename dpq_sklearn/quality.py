@@ -81,8 +81,11 @@ def _nats_for_the_data(quantiles, rank_errors, n_rows):
 
 def is_near_enough(plan, n_rows, tolerance=TOO_FAR_OFF):
     """Return whether so many rows are enough for the number of bins of a plan."""
-    most_bins = max(map(len, plan.quantiles)) + 1
-    return most_bins**3 <= n_rows and errors_in_bins(plan, n_rows).mean() <= tolerance
+    return _most_bins(plan) ** 3 <= n_rows and errors_in_bins(plan, n_rows).mean() <= tolerance
+
+
+def _most_bins(plan):
+    return max(map(len, plan.quantiles)) + 1
 
 
 def chosen_plan(plans, n_rows):
@@ -99,9 +102,9 @@ def chosen_plan(plans, n_rows):
 
     def chance(plan):
         nats = plan.map_columns(lambda q, errors, bounds: _nats_for_the_data(q, errors, n_likely))
-        return np.mean(nats) + np.log(len(plan.quantiles[0]) + 1)
+        return np.mean(nats) + np.log(_most_bins(plan))
 
-    return max((p for p in plans if len(p.quantiles[0]) < MOST_LOST_BINS), key=chance)
+    return max((plan for plan in plans if _most_bins(plan) <= MOST_LOST_BINS), key=chance)
 
 
 class QualityReport(dict):
@@ -146,18 +149,18 @@ def noise_warning(released, n_low, error, count_name, replan):
     the parameter for the number of bins or quantiles. `replan` takes other parameters and returns
     the plan that a fit with these would follow.
     """
-    plan = released.plan
-    features = f"{len(plan.quantiles)} feature{'s' if len(plan.quantiles) > 1 else ''}"
+    plan, n_features = released.plan, len(released.quantiles)
+    features = f"{n_features} feature{'s' if n_features > 1 else ''}"
     if error > TOO_FAR_OFF:
         return (
             f"{_rows_in_words(released.n_rows, plan.count_budget)}, {features}: an edge is "
             f"expected to be {error:.1f} bins off. "
             f"Use {_advice(plan, n_low, error, count_name, replan)}."
         )
-    n_features = n_piled_up(released.quantiles, plan.grid)
-    if n_features:
+    n_piled = n_piled_up(released.quantiles, plan.grid)
+    if n_piled:
         return (
-            f"all edges lie on a bound in {n_features} of {features}: most rows are there or "
+            f"all edges lie on a bound in {n_piled} of {features}: most rows are there or "
             "beyond. Use wider bounds, or None for a range that ends at 2^64."
         )
     return None
@@ -179,16 +182,16 @@ def _rounded(number):
 def _advice(plan, n_rows, error, count_name, replan):
     """Return what would help: fewer bins, a delta, bounds, fewer features, a larger budget."""
     advice, unit = [], plan.count_budget.unit
-    as_planned = replan() if plan.finer_plans else plan
-    finest = max(map(len, plan.quantiles)) + 1
     more_bins = 0 if count_name == "n_bins" else 1  # than quantiles, of which one is too few
-    fewer = [n - more_bins for n in AUTO_BINS[more_bins:] if n < finest]
+    fewer = [n - more_bins for n in AUTO_BINS[more_bins:] if n < _most_bins(plan)]
     if fewer and not plan.finer_plans:  # "auto" did what it could
         enough = takewhile(lambda n: is_near_enough(replan(**{count_name: n}), n_rows), fewer)
         advice.append(f"{max(enough, default=fewer[0])} {count_name.removeprefix('n_')}")
     delta = float(USUAL_DELTA)
     if unit == "eps" and plan.loss.delta == 0 and delta < plan.loss.eps / 1000:
-        times = _mean_error(as_planned) / _mean_error(replan(delta=delta))
+        plans = replan(), replan(delta=delta)
+        without, with_delta = (np.concatenate(each.rank_errors()).mean() for each in plans)
+        times = without / with_delta
         if times > WORTH_A_WORD:
             advice.append(f"delta={USUAL_DELTA} (error {times:.2g} times smaller)")
     within_bounds = errors_in_bins(replace(plan, bounds=((0.0, 1.0),) * len(plan.bounds)), n_rows)
@@ -197,10 +200,6 @@ def _advice(plan, n_rows, error, count_name, replan):
     if len(plan.quantiles) > 1:
         advice.append("fewer features")
     return " or ".join(filter(None, (", ".join(advice), f"a larger {unit}")))
-
-
-def _mean_error(plan):
-    return np.mean(plan.map_columns(lambda q, errors, bounds: errors.mean()))
 
 
 def warn_of_noise(text):

@@ -8,11 +8,11 @@ from os import PathLike
 
 import numpy as np
 from scipy import sparse
-from sklearn import get_config
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from dpq_sklearn import quality
 from dpq_sklearn.accounting.budgets import checked_request
 from dpq_sklearn.accounting.losses import ROWS
 from dpq_sklearn.checks import shown
@@ -27,19 +27,10 @@ from dpq_sklearn.estimators.compat import (
     Interval,
     StrOptions,
     _fit_context,
-    checked_matrix,
+    output_container,
 )
 from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.quality import (
-    AUTO_BINS,
-    QualityReport,
-    cautious_count,
-    errors_in_bins,
-    noise_warning,
-    verdict,
-    warn_of_noise,
-)
 from dpq_sklearn.release import (
     even_quantiles,
     neighbours_of,
@@ -123,7 +114,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     #: the parameter that says how many bins or quantiles a feature gets, and what "auto" tries
     _count_parameter: str
-    _auto_bins = AUTO_BINS
+    _auto_bins = quality.AUTO_BINS
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None, **unknown):
@@ -161,7 +152,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                     "groups must be None for a dask collection: a person may be spread over its "
                     "partitions. Use fit_batches with batches that hold whole people."
                 )
-            draft._validated(meta_of(X), reset=True)
+            draft._checked_table(meta_of(X), reset=True)
             source = Collection(X)
         else:
             X = draft._checked_table(X, reset=True)
@@ -244,21 +235,24 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """
         checked_request(self.eps, self.delta, self.rho)
         checked_random_state(self.random_state)
-        draft = copy(self)
+        draft = self._with()
         draft._forget()
         return draft
 
-    def _forget(self):
-        for name in self._fitted():
-            delattr(self, name)
+    def _with(self, **changes):
+        """Return a shallow copy with other parameters."""
+        other = copy(self)
+        vars(other).update(changes)
+        return other
 
-    def _fitted(self):
-        return {name: value for name, value in vars(self).items() if name.endswith("_")}
+    def _forget(self):
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
 
     def _fit_draft(self, draft, source, method, groups):
         """Plan, pay, read and draw; then take over what the draft has become.
 
-        A failure before the price is paid leaves a former fit as it was. A failure after that
+        A failure before the price is paid leaves an earlier fit as it was. A failure after that
         leaves nothing fitted.
         """
         n_features = draft.n_features_in_
@@ -275,21 +269,19 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         released = release(paid, source)
 
         def replan(**changes):
-            other = copy(self)
-            vars(other).update(changes)
-            return other._plan(*facts)
+            return self._with(**changes)._plan(*facts)
 
         # From here on released numbers and public facts decide, about the warning, too.
         with np.errstate(all="ignore"):
             draft._set_quantiles(released)
             draft.n_rows_, draft.privacy_ = released.n_rows, released.plan.loss
-            n_low = cautious_count(released.n_rows, released.plan.count_budget)
-            draft.error_in_bins_ = errors_in_bins(released.plan, n_low)
-            vars(self).update(draft._fitted())
+            n_low = quality.cautious_count(released.n_rows, released.plan.count_budget)
+            draft.error_in_bins_ = quality.errors_in_bins(released.plan, n_low)
+            vars(self).update(vars(draft))
             error = self.error_in_bins_.mean()
-            text = noise_warning(released, n_low, error, self._count_parameter, replan)
+            text = quality.noise_warning(released, n_low, error, self._count_parameter, replan)
         if text is not None:
-            warn_of_noise(text)
+            quality.warn_of_noise(text)
         return self
 
     def quality_report(self):
@@ -312,28 +304,25 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             "bins": np.array([values.size + 1 for values in edges]),
             "edges": np.array([None] * len(edges), dtype=object),
             "error_in_bins": self.error_in_bins_.round(3),
-            "verdict": np.array([verdict(error) for error in self.error_in_bins_], dtype=object),
+            "verdict": np.array(list(map(quality.verdict, self.error_in_bins_)), dtype=object),
         }
         report["edges"][:] = [values.tolist() for values in edges]
         try:
             import pandas
         except ImportError:
-            return QualityReport(report)
+            return quality.QualityReport(report)
         return pandas.DataFrame(report)
 
     def _planned_loss(self, n_features=None):
         """Return what a fit will cost, without data."""
-        planned = clone(self).set_params(bounds=None)
         counts, weights = getattr(self, self._count_parameter), self.feature_weights
         # Names are not known, and one feature with the whole budget costs the most rho.
-        if isinstance(counts, dict):
-            planned.set_params(**{self._count_parameter: 2})
-        if isinstance(weights, dict):
-            planned.set_params(feature_weights=None)
+        counts = 2 if isinstance(counts, dict) else counts
+        weights = None if isinstance(weights, dict) else weights
         if n_features is None:
-            lists = [given for given in (counts, weights) if not isinstance(given, (str, dict))]
-            n_features = next((len(given) for given in lists if hasattr(given, "__len__")), 1)
-        return planned._plan(n_features).loss
+            n_features = max(np.size(counts), np.size(weights))
+        changes = {self._count_parameter: counts, "feature_weights": weights, "bounds": None}
+        return self._with(**changes)._plan(n_features).loss
 
     def _plan(self, n_features, default_resolution=FULL_RESOLUTION, neighbours=ROWS):
         names = getattr(self, "feature_names_in_", None)
@@ -352,12 +341,6 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             resolution=default_resolution if self.resolution is None else self.resolution,
             neighbours=neighbours,
             adds_up=self.ledger is not None,
-        )
-
-    def _validated(self, X, *, reset, dtype=(np.float64, np.float32), **options):
-        """Return `X` as an array of floats after scikit-learn's checks of names and shapes."""
-        return checked_matrix(
-            self._checked_table(X, reset=reset), dtype=dtype, ensure_all_finite=False, **options
         )
 
     def _checked_table(self, X, *, reset, least=1):
@@ -388,7 +371,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             return self._transform_rows(X)
         from dpq_sklearn.data.dask import is_frame, map_rows, meta_of
 
-        output = self._output_container()
+        output = output_container(self)
         if output != "default":
             raise ValueError(
                 "dask collections keep their container: transform_output must be 'default' for "
@@ -427,11 +410,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     def _for_workers(self):
         """Return this estimator without what a worker has no use for."""
-        twin = copy(self)
-        twin.ledger, twin.n_jobs = None, None
-        if hasattr(twin, "copy"):
-            twin.copy = True  # partitions may be shared: they must not be overwritten
-        return twin
+        # Partitions may be shared: they must not be overwritten, whatever `copy` says.
+        return self._with(ledger=None, n_jobs=None, copy=True)
 
     def to_sklearn(self):
         """Return a plain fitted transformer of scikit-learn with the private quantiles.
@@ -448,13 +428,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         plain = self._plain()
         if hasattr(self, "feature_names_in_"):
             plain.feature_names_in_ = self.feature_names_in_.copy()
-        return plain.set_output(transform=self._own_output().get("transform"))
-
-    def _own_output(self):
-        return getattr(self, "_sklearn_output_config", {})
-
-    def _output_container(self):
-        return self._own_output().get("transform", get_config()["transform_output"])
+        own_output = getattr(self, "_sklearn_output_config", {})
+        return plain.set_output(transform=own_output.get("transform"))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

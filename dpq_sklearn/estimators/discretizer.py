@@ -113,7 +113,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.ledger = ledger
 
     def _draft(self):
-        output = self._output_container()
+        output = compat.output_container(self)
         if self.encode == "onehot" and output != "default":
             # As scikit-learn says in `transform`, but before the budget is spent.
             raise ValueError(
@@ -137,7 +137,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
     def _transform_rows(self, X):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
-        X = self._validated(X, reset=False, dtype=dtype)
+        X = compat.checked_matrix(self._checked_table(X, reset=False), dtype=dtype)
         edges, offsets = self._private_edges(), self._indicator_offsets()
         if self.encode == "ordinal":
             return binning.bin_numbers(X, edges, 0 * offsets[:-1], np.nan, X.dtype, self.n_jobs)

@@ -124,17 +124,20 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
 
     def _transform_rows(self, X):
-        X = self._validated(X, reset=False, copy=self.copy, force_writeable=True)
+        X = self._writeable(self._checked_table(X, reset=False))
         knots = np.ascontiguousarray(self.quantiles_.T)
         return self._in_blocks(X, lambda rows: self._shares(rows.T, knots).T)
 
     def _inverse_transform_rows(self, X):
-        options = {"copy": self.copy, "force_writeable": True, "ensure_all_finite": False}
-        X = compat.checked_matrix(X, self.n_features_in_, **options)
+        X = self._writeable(X)
         limits, plain = np.finfo(X.dtype), self._plain()  # which takes no infinities
         return self._in_blocks(
             X, lambda rows: plain.inverse_transform(np.clip(rows, limits.min, limits.max))
         )
+
+    def _writeable(self, X):
+        options = {"copy": self.copy, "force_writeable": True}
+        return compat.checked_matrix(X, self.n_features_in_, **options)
 
     def _in_blocks(self, X, function):
         """Overwrite `X` with the function of its rows, a block at a time."""
