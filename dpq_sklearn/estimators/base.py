@@ -47,7 +47,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     A subclass says how many bins the quantiles are to make (`_bins_of_features`), what it makes of
     them (`_set_quantiles`, `_private_edges`), how it transforms rows (`_transform_rows`,
     `_inverse_transform_rows`), and what its like in scikit-learn is (`_plain`). Its docstring gets
-    the parameters and attributes that all transformers have:
+    what is the same for all transformers:
 
     Parameters
     ----------
@@ -83,15 +83,22 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         What the fit cost.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
         Number and names of the features seen during `fit`; names only if all are strings.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: datasets that differ by adding or removing one row. The fitted state
+    is an (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. What `transform`
+    returns for a row is *not* private: it tells the bin or the rank of that row. Every refit
+    spends anew.
     """
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         if cls.__doc__:  # else it is a user's subclass, or Python runs without docstrings
-            _, parameters, attributes = getdoc(PrivateQuantileTransformer).split("----------\n")
+            _, parameters, the_rest = getdoc(PrivateQuantileTransformer).split("----------\n")
             parameters = parameters.removesuffix("\nAttributes\n").rstrip()
             text = getdoc(cls).replace("{shared parameters}", parameters)
-            cls.__doc__ = text.replace("{shared attributes}", attributes)
+            cls.__doc__ = text.replace("{shared attributes and notes}", the_rest)
 
     _parameter_constraints: dict = {  # noqa: RUF012
         "eps": [Interval(Real, 0, None, closed="neither"), None],

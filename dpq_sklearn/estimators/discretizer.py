@@ -44,13 +44,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     rank_error_ : ndarray of shape (n_features,) of arrays
         The standard deviation of the number of rows below each edge, from public facts (NaN for
         ``mechanism="agg_tree"``).
-    {shared attributes}
-
-    Notes
-    -----
-    **Privacy.** Neighbours: datasets that differ by adding or removing one row. The fitted state
-    is an (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. What `transform`
-    returns for a row is *not* private: it tells the bin of that row. Every refit spends anew.
+    {shared attributes and notes}
 
     NaN are ignored by `fit`; `transform` gives NaN (ordinal) or a block of zeros (one-hot).
     Infinities fall into the outermost bins.

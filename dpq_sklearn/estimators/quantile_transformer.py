@@ -49,13 +49,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     rank_error_ : ndarray of shape (n_quantiles, n_features)
         The standard deviation of the number of rows below each quantile, from public facts (NaN
         for ``mechanism="agg_tree"``).
-    {shared attributes}
-
-    Notes
-    -----
-    **Privacy.** Neighbours: datasets that differ by adding or removing one row. The fitted state
-    is an (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. What `transform`
-    returns for a row is *not* private: it tells the rank of that row. Every refit spends anew.
+    {shared attributes and notes}
 
     NaN are ignored by `fit` and kept by `transform`; infinities go to the ends.
 
