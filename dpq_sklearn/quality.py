@@ -142,28 +142,27 @@ def n_piled_up(quantiles, grid):
     return n_features
 
 
-def noise_warning(released, n_low, error, count_name, replan):
-    """Return what to warn of after a fit, or None if all is well.
+def warn_if_noisy(released, errors, count_name, replan):
+    """Warn after a fit whose edges are mostly noise, or all lie on a bound.
 
-    `n_low` is the cautious count, and `error` the mean of `errors_in_bins` with it. `count_name` is
-    the parameter for the number of bins or quantiles. `replan` takes other parameters and returns
-    the plan that a fit with these would follow.
+    `errors` are its `errors_in_bins`, and `count_name` is the parameter for the number of bins or
+    quantiles. `replan` takes other parameters and returns the plan that a fit with these would
+    follow.
     """
     plan, n_features = released.plan, len(released.quantiles)
     features = f"{n_features} feature{'s' if n_features > 1 else ''}"
-    if error > TOO_FAR_OFF:
-        return (
-            f"{_rows_in_words(released.n_rows, plan.count_budget)}, {features}: an edge is "
-            f"expected to be {error:.1f} bins off. "
-            f"Use {_advice(plan, n_low, error, count_name, replan)}."
-        )
     n_piled = n_piled_up(released.quantiles, plan.grid)
-    if n_piled:
-        return (
+    if errors.mean() > TOO_FAR_OFF:
+        warn_of_noise(
+            f"{_rows_in_words(released.n_rows, plan.count_budget)}, {features}: an edge is "
+            f"expected to be {errors.mean():.1f} bins off. "
+            f"Use {_advice(released, errors.mean(), count_name, replan)}."
+        )
+    elif n_piled:
+        warn_of_noise(
             f"all edges lie on a bound in {n_piled} of {features}: most rows are there or "
             "beyond. Use wider bounds, or None for a range that ends at 2^64."
         )
-    return None
 
 
 def _rows_in_words(n_rows, count_budget):
@@ -179,9 +178,10 @@ def _rounded(number):
     return f"{float(f'{number:.2g}'):,.0f}"
 
 
-def _advice(plan, n_rows, error, count_name, replan):
+def _advice(released, error, count_name, replan):
     """Return what would help: fewer bins, a delta, bounds, fewer features, a larger budget."""
-    advice, unit = [], plan.count_budget.unit
+    plan, unit, advice = released.plan, released.plan.count_budget.unit, []
+    n_rows = cautious_count(released.n_rows, plan.count_budget)
     more_bins = 0 if count_name == "n_bins" else 1  # than quantiles, of which one is too few
     fewer = [n - more_bins for n in AUTO_BINS[more_bins:] if n < _most_bins(plan)]
     if fewer and not plan.finer_plans:  # "auto" did what it could

@@ -242,7 +242,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """
         checked_request(self.eps, self.delta, self.rho)
         checked_random_state(self.random_state)
-        draft = self._with()
+        draft = copy(self)
         draft._forget()
         return draft
 
@@ -285,10 +285,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             n_low = quality.cautious_count(released.n_rows, released.plan.count_budget)
             draft.error_in_bins_ = quality.errors_in_bins(released.plan, n_low)
             vars(self).update(vars(draft))
-            error = self.error_in_bins_.mean()
-            text = quality.noise_warning(released, n_low, error, self._count_parameter, replan)
-        if text is not None:
-            quality.warn_of_noise(text)
+            quality.warn_if_noisy(released, self.error_in_bins_, self._count_parameter, replan)
         return self
 
     def quality_report(self):
@@ -309,11 +306,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         report = {
             "feature": _check_feature_names_in(self),
             "bins": np.array([values.size + 1 for values in edges]),
-            "edges": np.array([None] * len(edges), dtype=object),
+            "edges": np.fromiter((values.tolist() for values in edges), dtype=object),
             "error_in_bins": self.error_in_bins_.round(3),
-            "verdict": np.array(list(map(quality.verdict, self.error_in_bins_)), dtype=object),
+            "verdict": np.fromiter(map(quality.verdict, self.error_in_bins_), dtype=object),
         }
-        report["edges"][:] = [values.tolist() for values in edges]
         try:
             import pandas
         except ImportError:

@@ -119,9 +119,9 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _set_quantiles(self, released):
         plan = released.plan
         self.n_bins_ = np.array([len(q) + 1 for q in plan.quantiles])
-        self.bin_edges_, self.rank_error_ = np.empty((2, self.n_features_in_), dtype=object)
-        self.bin_edges_[:] = list(map(with_outer_edges, released.quantiles, plan.bounds))
-        self.rank_error_[:] = plan.rank_errors()
+        edges = map(with_outer_edges, released.quantiles, plan.bounds)
+        self.bin_edges_ = np.fromiter(edges, dtype=object)
+        self.rank_error_ = np.fromiter(plan.rank_errors(), dtype=object)
 
     def _bins_of_features(self, n_features, names):
         return bins_of_features(self.n_bins, n_features, names)

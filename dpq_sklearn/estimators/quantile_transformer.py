@@ -211,6 +211,5 @@ def _tail_distances(gap, length, mean_gap):
         end = min(length, (TAIL_KNOTS + 1) * mean_gap) if np.isfinite(length) else 0.0
         return np.append(np.zeros(TAIL_KNOTS), end)
     shares = 0.5 ** np.arange(1, TAIL_KNOTS + 1)
-    with np.errstate(all="ignore"):
-        distances = -gap * np.log2(shares + (1 - shares) * np.exp2(-length / gap))
+    distances = -gap * np.log2(shares + (1 - shares) * np.exp2(-length / gap))
     return np.append(distances, min(length, (TAIL_KNOTS + 1) * gap))
