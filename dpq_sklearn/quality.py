@@ -11,6 +11,7 @@ import sys
 import warnings
 from dataclasses import replace
 from itertools import takewhile
+from traceback import walk_stack
 
 import numpy as np
 from scipy.special import expit
@@ -204,11 +205,6 @@ def _advice(released, error, count_name, replan):
 
 def warn_of_noise(text):
     """Warn at the line of the user: that of the first caller outside of this and scikit-learn."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_internal(frame):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, PrivacyNoiseWarning, stacklevel=level)
-
-
-def _is_internal(frame):
-    return frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(sys._getframe(1)))
+    internal = takewhile(lambda name: name.partition(".")[0] in _NOT_THE_USERS, modules)
+    warnings.warn(text, PrivacyNoiseWarning, stacklevel=2 + len(list(internal)))
