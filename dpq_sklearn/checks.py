@@ -16,13 +16,13 @@ _END_OF_SCALE = 2.0**64  # without two bounds the scale of the numbers ends ther
 
 def shown(value):
     """Return a scalar or a short text as it is written, of other things the type and shape."""
-    if value is None or isinstance(value, (Number, bool)) or getattr(value, "shape", None) == ():
+    shape = getattr(value, "shape", None)
+    if value is None or isinstance(value, Number) or shape == ():
         return repr(value)
     if isinstance(value, (str, PathLike)):
         text = repr(value)
         return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
     name = type(value).__name__
-    shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"{name} of shape {shape}"
     return f"{name} of length {len(value)}" if hasattr(value, "__len__") else f"a {name}"

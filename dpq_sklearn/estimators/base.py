@@ -2,7 +2,7 @@
 
 from copy import copy
 from inspect import getdoc
-from itertools import chain, islice, repeat, zip_longest
+from itertools import chain, repeat, zip_longest
 from numbers import Integral, Real
 from os import PathLike
 
@@ -214,10 +214,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             )
         draft = self._draft()
         tables = draft._checked_batches(batches, groups)
-        first = list(islice(tables, 1))
-        if not first:
+        first = next(tables, None)
+        if first is None:
             raise ValueError("batches must hold at least one batch, got none.")
-        source = Batches(chain(first, tables), self.n_jobs, Progress(verbose, callback))
+        source = Batches(chain([first], tables), self.n_jobs, Progress(verbose, callback))
         with no_data_in_frames():
             return self._fit_draft(draft, source, "fit_batches", groups)
 
@@ -236,10 +236,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             yield X, None if groups is None else checked_groups(labels, X.shape[0])
 
     def _draft(self):
-        """Return an unfitted copy, on which a fit can fail and leave nothing half fitted.
-
-        A budget or a random state that cannot be raises, before anything is looked at.
-        """
+        """Return an unfitted copy for a fit, after the checks that need no data."""
         checked_request(self.eps, self.delta, self.rho)
         checked_random_state(self.random_state)
         draft = copy(self)
