@@ -135,12 +135,11 @@ def n_piled_up(quantiles, grid):
 
     Zero does not count: many columns are zero in most rows, and it is their bound.
     """
-    n_features = 0
-    for column, values in enumerate(quantiles):
-        cells = np.unique(grid.cells_of(values, column))
-        ends = (grid.first[column], grid.end[column] - 1)
-        n_features += values.size > 1 and cells.size == 1 and cells[0] in ends and values[0] != 0
-    return n_features
+    extremes = np.array([(values[0], values[-1]) for values in quantiles]).T  # they ascend
+    lowest, highest = grid.cells_of(extremes, slice(None))
+    is_on_an_end = (highest == grid.first) | (lowest == grid.end - 1)
+    is_several = [values.size > 1 for values in quantiles]
+    return np.count_nonzero(is_on_an_end & is_several & (extremes[0] != 0))
 
 
 def warn_if_noisy(released, errors, count_name, replan):
