@@ -16,13 +16,13 @@ _END_OF_SCALE = 2.0**64  # without two bounds the scale of the numbers ends ther
 
 def shown(value):
     """Return a scalar or a short text as it is written, of other things the type and shape."""
-    if value is None or isinstance(value, (Number, bool)) or getattr(value, "shape", None) == ():
+    shape = getattr(value, "shape", None)
+    if value is None or isinstance(value, Number) or shape == ():
         return repr(value)
     if isinstance(value, (str, PathLike)):
         text = repr(value)
         return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
     name = type(value).__name__
-    shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"{name} of shape {shape}"
     return f"{name} of length {len(value)}" if hasattr(value, "__len__") else f"a {name}"
@@ -30,10 +30,7 @@ def shown(value):
 
 def checked_positive(value, name):
     """Return `value` as a float if it is a positive number whose square is finite."""
-    try:
-        number = _as_finite(value)
-    except (ValueError, OverflowError):
-        number = math.nan
+    number = _finite(value)
     if not 0 < number < 1e100:
         raise ValueError(f"{name} must be a finite number > 0 and < 1e100, got {shown(value)}.")
     return number
@@ -41,27 +38,22 @@ def checked_positive(value, name):
 
 def checked_delta(value):
     """Return `value` as a float if it is a number in [0, 1)."""
-    if not _is_number(value) or not 0 <= value < 1:
+    number = _finite(value)
+    if not 0 <= number < 1:
         raise ValueError(f"delta must be a number in [0, 1), got {shown(value)}.")
-    return float(value)
-
-
-def _is_number(value):
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    return number
 
 
 def checked_bounds(bounds):
     """Return `bounds` as two floats, infinite for None, or raise a ValueError that says why not."""
     try:
         low, high = bounds
-        low = -math.inf if low is None else _as_finite(low)
-        high = math.inf if high is None else _as_finite(high)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
         low = high = math.nan
+    low = -math.inf if low is None else _finite(low)
+    high = math.inf if high is None else _finite(high)
     if not low < high:
-        rule = (
-            "be None or a pair (low, high) of finite numbers with low < high; None is an open end"
-        )
+        rule = "be None or a pair (low, high) of finite numbers, low < high; None is an open end"
     elif math.inf in (-low, high) and _END_OF_SCALE <= min(abs(low), abs(high)) < math.inf:
         rule = "have one end within 2^64 of 0 if the other one is open"
     elif -math.inf < low and high < math.inf == high - low:
@@ -73,7 +65,11 @@ def checked_bounds(bounds):
     raise ValueError(f"bounds must {rule}, got {repr(bounds) if is_scalars else shown(bounds)}.")
 
 
-def _as_finite(end):
-    if not _is_number(end) or not math.isfinite(end):
-        raise ValueError
-    return float(end)
+def _finite(value):
+    """Return a finite real number as a float, and NaN for all else."""
+    if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
+        return math.nan
+    try:
+        return float(value) if math.isfinite(value) else math.nan
+    except OverflowError:  # an integer beyond float64
+        return math.nan

@@ -4,6 +4,7 @@ import numpy as np
 
 from dpq_sklearn.engine.grid import FIRST_POWER, POWERS_OF_TEN
 
+_MOST_DIGITS = 16
 _EXACT_POWER = 22  # 10^22 is the largest power of ten that is a float
 
 
@@ -11,39 +12,26 @@ def shortest_decimals(grid, cells, columns):
     """Return for each cell the number with the fewest decimal digits that lies in it.
 
     An age's cell gives 37.0, zero's cell gives 0.0. Where no float of up to 16 digits maps back
-    (a grid as fine as floats) it is the cell's middle. A function of the cell alone.
+    (a grid as fine as floats) it is the cell's middle.
     """
     middles = grid.middles(cells, columns)
-    # A number of d digits in the cell, if there is one, is the middle rounded to d digits; and
-    # d + 1 digits can say what d digits can. So the fewest digits are found by bisection.
-    fewest = np.ones(cells.shape, dtype=int)
-    most = np.full(cells.shape, 16)
-    while np.any(fewest < most):
-        digits = (fewest + most) // 2
-        inside = grid.contain(cells, _rounded(middles, digits), columns)
-        most = np.where(inside, digits, most)
-        fewest = np.where(inside, fewest, digits + 1)
-    rounded = _rounded(middles, most)
-    values = np.where(grid.contain(cells, rounded, columns), rounded, middles)
-    return np.where(grid.contain(cells, np.zeros(cells.shape), columns), 0.0, values)
+    # A number of d digits in the cell, if there is one, is the middle rounded to d digits.
+    candidates = np.vstack((np.zeros(cells.shape), _rounded(middles), middles))
+    shortest = grid.contain(cells, candidates, columns).argmax(axis=0)
+    return candidates[shortest, np.arange(cells.size)]
 
 
-def _rounded(values, digits):
-    """Return each value rounded to its number of significant decimal digits.
+def _rounded(values):
+    """Return the values rounded to 1 significant decimal digit, to 2, 3, ... in a row each.
 
-    A value times an exact power of ten is rounded to a whole number, and that is divided by the
-    power: correctly rounded, since both are floats. Python's own conversion takes care of the few
-    values that are close to a half, have too many digits or are too far from 1.
+    A value times an exact power of ten is rounded to an integer, which is divided by the power.
+    Python's own conversion, which is slower, takes care of values that are too far from 1.
     """
     decades = np.searchsorted(POWERS_OF_TEN, np.abs(values), side="right") - 1 + FIRST_POWER
-    powers = digits - 1 - decades
+    powers = np.arange(_MOST_DIGITS)[:, None] - decades
     factors = POWERS_OF_TEN[np.minimum(np.abs(powers), _EXACT_POWER) - FIRST_POWER]
     up, down = np.where(powers > 0, factors, 1.0), np.where(powers > 0, 1.0, factors)
-    scaled = values * up / down
-    whole = np.rint(scaled)
-    rounded = whole * down / up
-    doubtful = np.abs(np.abs(scaled - whole) - 0.5) <= 2.0**-52 * np.abs(scaled)
-    doubtful |= (np.abs(powers) > _EXACT_POWER) | (np.abs(whole) >= 2.0**53)
-    for index in zip(*np.nonzero(doubtful), strict=True):
-        rounded[index] = float(f"{values[index]:.{digits[index] - 1}e}")
+    rounded = np.rint(values * up / down) * down / up
+    for row, column in np.argwhere(np.abs(powers) > _EXACT_POWER):
+        rounded[row, column] = float(f"{values[column]:.{row}e}")
     return rounded

@@ -3,17 +3,16 @@
 from numbers import Integral
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.data.columns import checked_table, read_matrix
 from dpq_sklearn.ledger.views import optional_module
+from dpq_sklearn.quality import TOO_FAR_OFF
 
 # Colours that survive colour blindness (Okabe, Ito) and a dark background.
 _PRIVATE, _BAND, _PUBLIC = "#0072B2", "#56B4E9", "#999999"
 # So many times the width of a third of the quantiles is far away from them.
 _FAR_AWAY = 1000
-# A quantile whose error is so large a share of the rows says next to nothing.
-_TOO_NOISY = 0.25
 
 
 class DPQuantileDisplay:
@@ -102,7 +101,7 @@ class DPQuantileDisplay:
             errors = np.pad(estimator.rank_error_[:, index], tail, mode="edge")
         band = None if n_rows is None else 2 * errors / n_rows
         display = cls(values, shares, errors=band, kind=kind, name=name, x_public=x_public)
-        display.note = _warning(quantiles, values[0], band)
+        display.note = _warning(quantiles, values[0], estimator.error_in_bins_[index])
         return display.plot(ax=ax)
 
     def plot(self, ax=None):
@@ -158,9 +157,9 @@ class DPQuantileDisplay:
         self.ax_.patch.set_visible(False)
 
 
-def _warning(quantiles, lowest, errors):
-    """Return what is wrong with released quantiles, the end of their tail and errors, or None."""
-    if errors is not None and np.max(errors) > _TOO_NOISY:
+def _warning(quantiles, lowest, error_in_bins):
+    """Return what is wrong with released quantiles and the lower end of their tail, or None."""
+    if error_in_bins > TOO_FAR_OFF:
         return "too much noise for so few rows"
     third = max(2, -(-quantiles.size // 3))
     starts, stops = quantiles[: 1 - third], quantiles[third - 1 :]  # of every third in a row
@@ -176,11 +175,9 @@ def _warning(quantiles, lowest, errors):
 
 def _feature_of(estimator, feature):
     """Return the index and the name of a feature given by either."""
-    names = list(getattr(estimator, "feature_names_in_", []))
+    names = _check_feature_names_in(estimator).tolist()
     if isinstance(feature, str) and feature in names:
         return names.index(feature), feature
-    last = estimator.n_features_in_ - 1
-    if not isinstance(feature, Integral) or not 0 <= feature <= last:
-        known = f"one of {names!r}, or an index" if names else "an index"
-        raise ValueError(f"feature must be {known} from 0 to {last}, got {feature!r}.")
-    return int(feature), names[feature] if names else f"x{feature}"
+    if isinstance(feature, Integral) and 0 <= feature < len(names):
+        return int(feature), names[feature]
+    raise ValueError(f"feature must be one of {names}, or the index of one, got {feature!r}.")

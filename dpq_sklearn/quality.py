@@ -11,6 +11,7 @@ import sys
 import warnings
 from dataclasses import replace
 from itertools import takewhile
+from traceback import walk_stack
 
 import numpy as np
 from scipy.special import expit
@@ -81,8 +82,11 @@ def _nats_for_the_data(quantiles, rank_errors, n_rows):
 
 def is_near_enough(plan, n_rows, tolerance=TOO_FAR_OFF):
     """Return whether so many rows are enough for the number of bins of a plan."""
-    most_bins = max(map(len, plan.quantiles)) + 1
-    return most_bins**3 <= n_rows and errors_in_bins(plan, n_rows).mean() <= tolerance
+    return _most_bins(plan) ** 3 <= n_rows and errors_in_bins(plan, n_rows).mean() <= tolerance
+
+
+def _most_bins(plan):
+    return max(map(len, plan.quantiles)) + 1
 
 
 def chosen_plan(plans, n_rows):
@@ -99,9 +103,9 @@ def chosen_plan(plans, n_rows):
 
     def chance(plan):
         nats = plan.map_columns(lambda q, errors, bounds: _nats_for_the_data(q, errors, n_likely))
-        return np.mean(nats) + np.log(len(plan.quantiles[0]) + 1)
+        return np.mean(nats) + np.log(_most_bins(plan))
 
-    return max((p for p in plans if len(p.quantiles[0]) < MOST_LOST_BINS), key=chance)
+    return max((plan for plan in plans if _most_bins(plan) <= MOST_LOST_BINS), key=chance)
 
 
 class QualityReport(dict):
@@ -131,36 +135,34 @@ def n_piled_up(quantiles, grid):
 
     Zero does not count: many columns are zero in most rows, and it is their bound.
     """
-    n_features = 0
-    for column, values in enumerate(quantiles):
-        cells = np.unique(grid.cells_of(values, column))
-        ends = (grid.first[column], grid.end[column] - 1)
-        n_features += values.size > 1 and cells.size == 1 and cells[0] in ends and values[0] != 0
-    return n_features
+    extremes = np.array([(values[0], values[-1]) for values in quantiles]).T  # they ascend
+    lowest, highest = grid.cells_of(extremes, slice(None))
+    is_on_an_end = (highest == grid.first) | (lowest == grid.end - 1)
+    is_several = [values.size > 1 for values in quantiles]
+    return np.count_nonzero(is_on_an_end & is_several & (extremes[0] != 0))
 
 
-def noise_warning(released, n_low, error, count_name, replan):
-    """Return what to warn of after a fit, or None if all is well.
+def warn_if_noisy(released, errors, count_name, replan):
+    """Warn after a fit whose edges are mostly noise, or all lie on a bound.
 
-    `n_low` is the cautious count, and `error` the mean of `errors_in_bins` with it. `count_name` is
-    the parameter for the number of bins or quantiles. `replan` takes other parameters and returns
-    the plan that a fit with these would follow.
+    `errors` are its `errors_in_bins`, and `count_name` is the parameter for the number of bins or
+    quantiles. `replan` takes other parameters and returns the plan that a fit with these would
+    follow.
     """
-    plan = released.plan
-    features = f"{len(plan.quantiles)} feature{'s' if len(plan.quantiles) > 1 else ''}"
-    if error > TOO_FAR_OFF:
-        return (
+    plan, n_features = released.plan, len(released.quantiles)
+    features = f"{n_features} feature{'s' if n_features > 1 else ''}"
+    n_piled = n_piled_up(released.quantiles, plan.grid)
+    if errors.mean() > TOO_FAR_OFF:
+        warn_of_noise(
             f"{_rows_in_words(released.n_rows, plan.count_budget)}, {features}: an edge is "
-            f"expected to be {error:.1f} bins off. "
-            f"Use {_advice(plan, n_low, error, count_name, replan)}."
+            f"expected to be {errors.mean():.1f} bins off. "
+            f"Use {_advice(released, errors.mean(), count_name, replan)}."
         )
-    n_features = n_piled_up(released.quantiles, plan.grid)
-    if n_features:
-        return (
-            f"all edges lie on a bound in {n_features} of {features}: most rows are there or "
+    elif n_piled:
+        warn_of_noise(
+            f"all edges lie on a bound in {n_piled} of {features}: most rows are there or "
             "beyond. Use wider bounds, or None for a range that ends at 2^64."
         )
-    return None
 
 
 def _rows_in_words(n_rows, count_budget):
@@ -176,19 +178,20 @@ def _rounded(number):
     return f"{float(f'{number:.2g}'):,.0f}"
 
 
-def _advice(plan, n_rows, error, count_name, replan):
+def _advice(released, error, count_name, replan):
     """Return what would help: fewer bins, a delta, bounds, fewer features, a larger budget."""
-    advice, unit = [], plan.count_budget.unit
-    as_planned = replan() if plan.finer_plans else plan
-    finest = max(map(len, plan.quantiles)) + 1
+    plan, unit, advice = released.plan, released.plan.count_budget.unit, []
+    n_rows = cautious_count(released.n_rows, plan.count_budget)
     more_bins = 0 if count_name == "n_bins" else 1  # than quantiles, of which one is too few
-    fewer = [n - more_bins for n in AUTO_BINS[more_bins:] if n < finest]
+    fewer = [n - more_bins for n in AUTO_BINS[more_bins:] if n < _most_bins(plan)]
     if fewer and not plan.finer_plans:  # "auto" did what it could
         enough = takewhile(lambda n: is_near_enough(replan(**{count_name: n}), n_rows), fewer)
         advice.append(f"{max(enough, default=fewer[0])} {count_name.removeprefix('n_')}")
     delta = float(USUAL_DELTA)
     if unit == "eps" and plan.loss.delta == 0 and delta < plan.loss.eps / 1000:
-        times = _mean_error(as_planned) / _mean_error(replan(delta=delta))
+        plans = replan(), replan(delta=delta)
+        without, with_delta = (np.concatenate(each.rank_errors()).mean() for each in plans)
+        times = without / with_delta
         if times > WORTH_A_WORD:
             advice.append(f"delta={USUAL_DELTA} (error {times:.2g} times smaller)")
     within_bounds = errors_in_bins(replace(plan, bounds=((0.0, 1.0),) * len(plan.bounds)), n_rows)
@@ -199,17 +202,8 @@ def _advice(plan, n_rows, error, count_name, replan):
     return " or ".join(filter(None, (", ".join(advice), f"a larger {unit}")))
 
 
-def _mean_error(plan):
-    return np.mean(plan.map_columns(lambda q, errors, bounds: errors.mean()))
-
-
 def warn_of_noise(text):
     """Warn at the line of the user: that of the first caller outside of this and scikit-learn."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_internal(frame):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, PrivacyNoiseWarning, stacklevel=level)
-
-
-def _is_internal(frame):
-    return frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(sys._getframe(1)))
+    internal = takewhile(lambda name: name.partition(".")[0] in _NOT_THE_USERS, modules)
+    warnings.warn(text, PrivacyNoiseWarning, stacklevel=2 + len(list(internal)))

@@ -83,11 +83,13 @@ def test_says_so_when_released_numbers_are_implausible(column, bounds, note, rng
     assert edges.note is None or "far from the others" in edges.note == display.note
 
 
+@pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")
 def test_says_so_when_the_noise_drowns_the_rows(frame):
-    fitted = DPKBinsDiscretizer(8, eps=20.0, random_state=0).fit(frame)
-    few = int(4 * fitted.rank_error_[0].max()) + 1
-    assert "noise" in DPQuantileDisplay.from_estimator(fitted, n_rows=few).note
-    assert DPQuantileDisplay.from_estimator(fitted, n_rows=100 * few).note is None
+    for eps, is_noise in ((0.02, True), (20.0, False)):
+        fitted = DPKBinsDiscretizer(8, eps=eps, random_state=0).fit(frame)
+        note = DPQuantileDisplay.from_estimator(fitted).note
+        assert (note == "too much noise for so few rows") == is_noise
+        assert (fitted.quality_report()["verdict"][0] == "mostly noise") == is_noise
 
 
 @pytest.mark.parametrize("factor", [1.0, -1.0, 1e-12])

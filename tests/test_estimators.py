@@ -268,8 +268,9 @@ def test_bad_parameters_raise_before_the_data_are_touched(estimator, parameters,
     ("parameters", "match"),
     [
         ({"bounds": (3, 1)}, r"low < high.*got \(3, 1\)"),
-        ({"bounds": [(0, 1), (0, 1)]}, "one pair for each of the 3 features"),
+        ({"bounds": [(0, 1), (0, 1)]}, "one entry for each of the 3 features"),
         ({"bounds": {"z": (0, 1)}}, "feature names"),
+        ({"bounds": {}}, "one entry for each of the 3 features"),
         ({"bounds": [(0, 1), None, "ab"]}, "bounds must be"),
         ({"feature_weights": [1, 2]}, "one entry for each of the 3 features"),
         ({"feature_weights": [1, 2, -1]}, "feature_weights must be"),
@@ -329,6 +330,17 @@ def test_forms_of_bounds_agree(estimator, X):
     first = mixed.bin_edges_[1] if hasattr(mixed, "bin_edges_") else mixed.quantiles_[:, 1]
     assert (first[0], first[-1]) == (-2.0, 2.0)
     assert np.count_nonzero(np.abs(released(mixed)) == 2.0) == 2
+
+
+@both
+def test_bounds_of_two_features_that_may_be_lows_and_highs_are_refused(estimator, X):
+    private = clone(estimator).set_params(random_state=0)
+    for bounds in (((0, 1), (2, 3)), np.array([[0, 1], [2, 3]]), ((None, 1), (2, None))):
+        with pytest.raises(ValueError, match="could also be all lows and all highs"):
+            private.set_params(bounds=bounds).fit(X[:, :2])
+    expected = released(private.set_params(bounds=[(-2, 2), (-3, 3)]).fit(X[:, :2]))
+    for bounds in (((-2, 2), (-3, 3)), np.array([[-2, 2], [-3, 3]])):  # (-2, -3) is no pair
+        assert np.array_equal(released(private.set_params(bounds=bounds).fit(X[:, :2])), expected)
 
 
 @both

@@ -2,17 +2,17 @@
 
 from copy import copy
 from inspect import getdoc
-from itertools import chain, islice, repeat, zip_longest
+from itertools import chain, repeat, zip_longest
 from numbers import Integral, Real
 from os import PathLike
 
 import numpy as np
 from scipy import sparse
-from sklearn import get_config
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from dpq_sklearn import quality
 from dpq_sklearn.accounting.budgets import checked_request
 from dpq_sklearn.accounting.losses import ROWS
 from dpq_sklearn.checks import shown
@@ -27,19 +27,10 @@ from dpq_sklearn.estimators.compat import (
     Interval,
     StrOptions,
     _fit_context,
-    checked_matrix,
+    output_container,
 )
 from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.quality import (
-    AUTO_BINS,
-    QualityReport,
-    cautious_count,
-    errors_in_bins,
-    noise_warning,
-    verdict,
-    warn_of_noise,
-)
 from dpq_sklearn.release import (
     even_quantiles,
     neighbours_of,
@@ -56,7 +47,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     A subclass says how many bins the quantiles are to make (`_bins_of_features`), what it makes of
     them (`_set_quantiles`, `_private_edges`), how it transforms rows (`_transform_rows`,
     `_inverse_transform_rows`), and what its like in scikit-learn is (`_plain`). Its docstring gets
-    the parameters and attributes that all transformers have:
+    what is the same for all transformers:
 
     Parameters
     ----------
@@ -92,15 +83,22 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         What the fit cost.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features,)
         Number and names of the features seen during `fit`; names only if all are strings.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: datasets that differ by adding or removing one row. The fitted state
+    is an (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. What `transform`
+    returns for a row is *not* private: it tells the bin or the rank of that row. Every refit
+    spends anew.
     """
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         if cls.__doc__:  # else it is a user's subclass, or Python runs without docstrings
-            _, parameters, attributes = getdoc(PrivateQuantileTransformer).split("----------\n")
+            _, parameters, the_rest = getdoc(PrivateQuantileTransformer).split("----------\n")
             parameters = parameters.removesuffix("\nAttributes\n").rstrip()
             text = getdoc(cls).replace("{shared parameters}", parameters)
-            cls.__doc__ = text.replace("{shared attributes}", attributes)
+            cls.__doc__ = text.replace("{shared attributes and notes}", the_rest)
 
     _parameter_constraints: dict = {  # noqa: RUF012
         "eps": [Interval(Real, 0, None, closed="neither"), None],
@@ -123,7 +121,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     #: the parameter that says how many bins or quantiles a feature gets, and what "auto" tries
     _count_parameter: str
-    _auto_bins = AUTO_BINS
+    _auto_bins = quality.AUTO_BINS
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None, **unknown):
@@ -161,7 +159,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                     "groups must be None for a dask collection: a person may be spread over its "
                     "partitions. Use fit_batches with batches that hold whole people."
                 )
-            draft._validated(meta_of(X), reset=True)
+            draft._checked_table(meta_of(X), reset=True)
             source = Collection(X)
         else:
             X = draft._checked_table(X, reset=True)
@@ -216,10 +214,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             )
         draft = self._draft()
         tables = draft._checked_batches(batches, groups)
-        first = list(islice(tables, 1))
-        if not first:
+        first = next(tables, None)
+        if first is None:
             raise ValueError("batches must hold at least one batch, got none.")
-        source = Batches(chain(first, tables), self.n_jobs, Progress(verbose, callback))
+        source = Batches(chain([first], tables), self.n_jobs, Progress(verbose, callback))
         with no_data_in_frames():
             return self._fit_draft(draft, source, "fit_batches", groups)
 
@@ -238,27 +236,27 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             yield X, None if groups is None else checked_groups(labels, X.shape[0])
 
     def _draft(self):
-        """Return an unfitted copy, on which a fit can fail and leave nothing half fitted.
-
-        A budget or a random state that cannot be raises, before anything is looked at.
-        """
+        """Return an unfitted copy for a fit, after the checks that need no data."""
         checked_request(self.eps, self.delta, self.rho)
         checked_random_state(self.random_state)
         draft = copy(self)
         draft._forget()
         return draft
 
-    def _forget(self):
-        for name in self._fitted():
-            delattr(self, name)
+    def _with(self, **changes):
+        """Return a shallow copy with other parameters."""
+        other = copy(self)
+        vars(other).update(changes)
+        return other
 
-    def _fitted(self):
-        return {name: value for name, value in vars(self).items() if name.endswith("_")}
+    def _forget(self):
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
 
     def _fit_draft(self, draft, source, method, groups):
         """Plan, pay, read and draw; then take over what the draft has become.
 
-        A failure before the price is paid leaves a former fit as it was. A failure after that
+        A failure before the price is paid leaves an earlier fit as it was. A failure after that
         leaves nothing fitted.
         """
         n_features = draft.n_features_in_
@@ -275,21 +273,16 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         released = release(paid, source)
 
         def replan(**changes):
-            other = copy(self)
-            vars(other).update(changes)
-            return other._plan(*facts)
+            return self._with(**changes)._plan(*facts)
 
         # From here on released numbers and public facts decide, about the warning, too.
         with np.errstate(all="ignore"):
             draft._set_quantiles(released)
             draft.n_rows_, draft.privacy_ = released.n_rows, released.plan.loss
-            n_low = cautious_count(released.n_rows, released.plan.count_budget)
-            draft.error_in_bins_ = errors_in_bins(released.plan, n_low)
-            vars(self).update(draft._fitted())
-            error = self.error_in_bins_.mean()
-            text = noise_warning(released, n_low, error, self._count_parameter, replan)
-        if text is not None:
-            warn_of_noise(text)
+            n_low = quality.cautious_count(released.n_rows, released.plan.count_budget)
+            draft.error_in_bins_ = quality.errors_in_bins(released.plan, n_low)
+            vars(self).update(vars(draft))
+            quality.warn_if_noisy(released, self.error_in_bins_, self._count_parameter, replan)
         return self
 
     def quality_report(self):
@@ -310,30 +303,26 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         report = {
             "feature": _check_feature_names_in(self),
             "bins": np.array([values.size + 1 for values in edges]),
-            "edges": np.array([None] * len(edges), dtype=object),
+            "edges": np.fromiter((values.tolist() for values in edges), dtype=object),
             "error_in_bins": self.error_in_bins_.round(3),
-            "verdict": np.array([verdict(error) for error in self.error_in_bins_], dtype=object),
+            "verdict": np.fromiter(map(quality.verdict, self.error_in_bins_), dtype=object),
         }
-        report["edges"][:] = [values.tolist() for values in edges]
         try:
             import pandas
         except ImportError:
-            return QualityReport(report)
+            return quality.QualityReport(report)
         return pandas.DataFrame(report)
 
     def _planned_loss(self, n_features=None):
         """Return what a fit will cost, without data."""
-        planned = clone(self).set_params(bounds=None)
         counts, weights = getattr(self, self._count_parameter), self.feature_weights
         # Names are not known, and one feature with the whole budget costs the most rho.
-        if isinstance(counts, dict):
-            planned.set_params(**{self._count_parameter: 2})
-        if isinstance(weights, dict):
-            planned.set_params(feature_weights=None)
+        counts = 2 if isinstance(counts, dict) else counts
+        weights = None if isinstance(weights, dict) else weights
         if n_features is None:
-            lists = [given for given in (counts, weights) if not isinstance(given, (str, dict))]
-            n_features = next((len(given) for given in lists if hasattr(given, "__len__")), 1)
-        return planned._plan(n_features).loss
+            n_features = max(np.size(counts), np.size(weights))
+        changes = {self._count_parameter: counts, "feature_weights": weights, "bounds": None}
+        return self._with(**changes)._plan(n_features).loss
 
     def _plan(self, n_features, default_resolution=FULL_RESOLUTION, neighbours=ROWS):
         names = getattr(self, "feature_names_in_", None)
@@ -352,12 +341,6 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             resolution=default_resolution if self.resolution is None else self.resolution,
             neighbours=neighbours,
             adds_up=self.ledger is not None,
-        )
-
-    def _validated(self, X, *, reset, dtype=(np.float64, np.float32), **options):
-        """Return `X` as an array of floats after scikit-learn's checks of names and shapes."""
-        return checked_matrix(
-            self._checked_table(X, reset=reset), dtype=dtype, ensure_all_finite=False, **options
         )
 
     def _checked_table(self, X, *, reset, least=1):
@@ -388,7 +371,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             return self._transform_rows(X)
         from dpq_sklearn.data.dask import is_frame, map_rows, meta_of
 
-        output = self._output_container()
+        output = output_container(self)
         if output != "default":
             raise ValueError(
                 "dask collections keep their container: transform_output must be 'default' for "
@@ -427,11 +410,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     def _for_workers(self):
         """Return this estimator without what a worker has no use for."""
-        twin = copy(self)
-        twin.ledger, twin.n_jobs = None, None
-        if hasattr(twin, "copy"):
-            twin.copy = True  # partitions may be shared: they must not be overwritten
-        return twin
+        # Partitions may be shared: they must not be overwritten, whatever `copy` says.
+        return self._with(ledger=None, n_jobs=None, copy=True)
 
     def to_sklearn(self):
         """Return a plain fitted transformer of scikit-learn with the private quantiles.
@@ -448,13 +428,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         plain = self._plain()
         if hasattr(self, "feature_names_in_"):
             plain.feature_names_in_ = self.feature_names_in_.copy()
-        return plain.set_output(transform=self._own_output().get("transform"))
-
-    def _own_output(self):
-        return getattr(self, "_sklearn_output_config", {})
-
-    def _output_container(self):
-        return self._own_output().get("transform", get_config()["transform_output"])
+        own_output = getattr(self, "_sklearn_output_config", {})
+        return plain.set_output(transform=own_output.get("transform"))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

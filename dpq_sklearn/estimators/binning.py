@@ -38,14 +38,20 @@ def bin_numbers(X, edges, offsets, missing, dtype, n_jobs):
     """
     numbers = np.empty(X.shape, dtype=dtype)
     offsets = np.asarray(offsets, dtype=dtype)[:, None]
-    levels = _levels(edges)
+    # The first edges of all features, the second ones, and so on; NaN if there is none.
+    levels = np.full((max(map(len, edges)), len(edges), 1), np.nan)
+    for index, of_feature in enumerate(edges):
+        levels[: of_feature.size, index, 0] = of_feature
 
     def number(rows):
         columns = np.ascontiguousarray(X[rows].T, dtype=np.float64)
         if len(levels) <= _MOST_COUNTED_EDGES:
-            bins = _count(columns, levels)
+            bins = np.zeros(columns.shape, dtype=np.uint8)
+            for level in levels:
+                bins += (columns >= level).view(np.uint8)
         else:
-            bins = _search(columns, edges)
+            pairs = zip(edges, columns, strict=True)
+            bins = np.stack([np.searchsorted(*pair, side="right") for pair in pairs])
         of_block = np.add(bins, offsets, dtype=dtype)
         is_missing = np.isnan(columns)
         if is_missing.any():
@@ -55,28 +61,6 @@ def bin_numbers(X, edges, offsets, missing, dtype, n_jobs):
     height = max(1, _VALUES_PER_BLOCK // X.shape[1])
     in_threads(number, blocks_of_rows(X.shape[0], height), n_jobs)
     return numbers
-
-
-def _search(columns, edges):
-    """Return how many of its column's edges are at most each value; anything for NaN."""
-    pairs = zip(edges, columns, strict=True)
-    return np.stack([np.searchsorted(*pair, side="right") for pair in pairs])
-
-
-def _count(columns, levels):
-    """Return what `_search` returns, by comparing all values with an edge of each column."""
-    counts = np.zeros(columns.shape, dtype=np.uint8)
-    for level in levels:
-        counts += (columns >= level).view(np.uint8)
-    return counts
-
-
-def _levels(edges):
-    """Return the first edges of all features, the second ones, and so on; NaN if there is none."""
-    levels = np.full((max(of_feature.size for of_feature in edges), len(edges), 1), np.nan)
-    for index, of_feature in enumerate(edges):
-        levels[: of_feature.size, index, 0] = of_feature
-    return levels
 
 
 def sparse_indicators(places, n_indicators, dtype):

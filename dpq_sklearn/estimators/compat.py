@@ -1,10 +1,12 @@
 """scikit-learn's side: its private names, what differs between its versions, and its checks."""
+# ruff: noqa: F401
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
+from sklearn.utils._set_output import _get_output_config
 
 from dpq_sklearn.data.columns import checked_table, read_matrix
 
@@ -13,21 +15,18 @@ try:  # scikit-learn >= 1.9 lets users choose between sparse matrices and sparse
 except ImportError:  # pragma: no cover
     from scipy.sparse import csr_matrix as as_configured_sparse
 
-__all__ = [
-    "HasMethods",
-    "Interval",
-    "Options",
-    "StrOptions",
-    "_fit_context",
-    "as_configured_sparse",
-]
+
+def output_container(estimator):
+    """Return what `set_output`, or scikit-learn's configuration, says that `transform` returns."""
+    return _get_output_config("transform", estimator)["dense"]
 
 
 def checked_matrix(X, n_columns=None, **options):
     """Return `X` as a matrix of floats after scikit-learn's checks; no error quotes a value."""
     X = X if sparse.issparse(X) else read_matrix(checked_table(X))
+    options = {"dtype": (np.float64, np.float32), "ensure_all_finite": False} | options
     with np.errstate(all="ignore"):
-        X = check_array(X, **{"dtype": (np.float64, np.float32)} | options)
+        X = check_array(X, **options)
     if n_columns not in (None, X.shape[1]):
         raise ValueError(f"X has {X.shape[1]} features, but {n_columns} are expected.")
     return X

@@ -44,13 +44,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     rank_error_ : ndarray of shape (n_features,) of arrays
         The standard deviation of the number of rows below each edge, from public facts (NaN for
         ``mechanism="agg_tree"``).
-    {shared attributes}
-
-    Notes
-    -----
-    **Privacy.** Neighbours: datasets that differ by adding or removing one row. The fitted state
-    is an (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. What `transform`
-    returns for a row is *not* private: it tells the bin of that row. Every refit spends anew.
+    {shared attributes and notes}
 
     NaN are ignored by `fit`; `transform` gives NaN (ordinal) or a block of zeros (one-hot).
     Infinities fall into the outermost bins.
@@ -113,7 +107,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.ledger = ledger
 
     def _draft(self):
-        output = self._output_container()
+        output = compat.output_container(self)
         if self.encode == "onehot" and output != "default":
             # As scikit-learn says in `transform`, but before the budget is spent.
             raise ValueError(
@@ -125,9 +119,9 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _set_quantiles(self, released):
         plan = released.plan
         self.n_bins_ = np.array([len(q) + 1 for q in plan.quantiles])
-        self.bin_edges_, self.rank_error_ = np.empty((2, self.n_features_in_), dtype=object)
-        self.bin_edges_[:] = list(map(with_outer_edges, released.quantiles, plan.bounds))
-        self.rank_error_[:] = plan.rank_errors()
+        edges = map(with_outer_edges, released.quantiles, plan.bounds)
+        self.bin_edges_ = np.fromiter(edges, dtype=object)
+        self.rank_error_ = np.fromiter(plan.rank_errors(), dtype=object)
 
     def _bins_of_features(self, n_features, names):
         return bins_of_features(self.n_bins, n_features, names)
@@ -137,7 +131,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
     def _transform_rows(self, X):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
-        X = self._validated(X, reset=False, dtype=dtype)
+        X = compat.checked_matrix(self._checked_table(X, reset=False), dtype=dtype)
         edges, offsets = self._private_edges(), self._indicator_offsets()
         if self.encode == "ordinal":
             return binning.bin_numbers(X, edges, 0 * offsets[:-1], np.nan, X.dtype, self.n_jobs)

@@ -15,27 +15,22 @@ def bounds_of_features(bounds, n_features, names=None):
     `bounds` is None, one pair for all, one pair (or None) a feature, or a dict from feature name
     to pair. An end that is None is open.
     """
-    if bounds is None:
-        pairs = [None] * n_features
-    elif isinstance(bounds, dict):
-        pairs = _of_named_features(bounds, names, "bounds", None)
-    elif len(bounds) == 2 and all(end is None or isinstance(end, Real) for end in bounds):
+    if bounds is None or _is_pair(bounds):
         pairs = [bounds] * n_features
     else:
-        pairs = list(bounds)
-        if len(pairs) != n_features:
-            raise ValueError(
-                f"bounds must be None, one pair, or one pair for each of the {n_features} "
-                f"features, got {shown(bounds)}."
-            )
-        _refuse_lows_and_highs(bounds)
+        pairs = _one_a_feature(bounds, n_features, names, "bounds", None)
+        if n_features == 2 and not isinstance(bounds, (list, dict)):
+            _refuse_lows_and_highs(bounds)
     return [(-np.inf, np.inf) if pair is None else checked_bounds(pair) for pair in pairs]
 
 
+def _is_pair(bounds):
+    is_sequence = not isinstance(bounds, dict) and len(bounds) == 2
+    return is_sequence and all(end is None or isinstance(end, Real) for end in bounds)
+
+
 def _refuse_lows_and_highs(bounds):
-    """Raise if bounds of two features may be pairs, or the lows and the highs."""
-    if isinstance(bounds, list) or len(bounds) != 2:
-        return
+    """Raise if the bounds of two features may be pairs, or the lows and the highs."""
     try:
         for pair in zip(*bounds, strict=True):
             checked_bounds(pair)
@@ -51,37 +46,33 @@ def weights_of_features(weights, n_features, names=None):
     """Return `feature_weights` as positive floats, one a feature, or None."""
     if weights is None:
         return None
-    if isinstance(weights, dict):
-        weights = _of_named_features(weights, names, "feature_weights", 1.0)
-    weights = list(weights)
-    if len(weights) != n_features:
-        raise ValueError(
-            f"feature_weights must have one entry for each of the {n_features} features, got "
-            f"{len(weights)}."
-        )
+    weights = _one_a_feature(weights, n_features, names, "feature_weights", 1.0)
     return [checked_positive(weight, "each of feature_weights") for weight in weights]
 
 
 def bins_of_features(n_bins, n_features, names=None):
     """Return a number of bins for each feature, from an int, one int a feature, or a dict."""
-    if isinstance(n_bins, dict):
-        n_bins = _of_named_features(n_bins, names, "n_bins", DEFAULT_BINS)
-    entries = [n_bins] * n_features if isinstance(n_bins, Integral) else list(n_bins)
-    if len(entries) != n_features:
-        raise ValueError("n_bins must be a scalar or array of shape (n_features,).")
-    whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in entries)
-    if not whole or min(entries, default=2) < 2:
+    given = [n_bins] * n_features if isinstance(n_bins, Integral) else n_bins
+    entries = _one_a_feature(given, n_features, names, "n_bins", DEFAULT_BINS)
+    if not all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 2 for n in entries):
         raise ValueError(f"n_bins must be integers >= 2, got {shown(n_bins)}.")
     return [int(n) for n in entries]
 
 
-def _of_named_features(given, names, parameter, default):
-    """Return the entries of a dict in the order of the features; `default` where there is none."""
-    known = [] if names is None else list(names)
-    unknown = [name for name in given if name not in known]
-    if unknown:
+def _one_a_feature(given, n_features, names, parameter, default):
+    """Return the entries of the features: by position, or of a dict by name or the `default`."""
+    if isinstance(given, dict):
+        known = [] if names is None else list(names)
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise ValueError(
+                f"{parameter} as a dict must have feature names of X as keys, got {unknown!r}; the "
+                f"names are {known!r}."
+            )
+        given = [given.get(name, default) for name in known]
+    if len(given) != n_features:
         raise ValueError(
-            f"{parameter} as a dict must have feature names of X as keys, got {unknown!r}; the "
-            f"names are {known!r}."
+            f"{parameter} must have one entry for each of the {n_features} features, got "
+            f"{shown(given)}."
         )
-    return [given.get(name, default) for name in known]
+    return list(given)

@@ -49,13 +49,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     rank_error_ : ndarray of shape (n_quantiles, n_features)
         The standard deviation of the number of rows below each quantile, from public facts (NaN
         for ``mechanism="agg_tree"``).
-    {shared attributes}
-
-    Notes
-    -----
-    **Privacy.** Neighbours: datasets that differ by adding or removing one row. The fitted state
-    is an (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. What `transform`
-    returns for a row is *not* private: it tells the rank of that row. Every refit spends anew.
+    {shared attributes and notes}
 
     NaN are ignored by `fit` and kept by `transform`; infinities go to the ends.
 
@@ -124,17 +118,20 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
 
     def _transform_rows(self, X):
-        X = self._validated(X, reset=False, copy=self.copy, force_writeable=True)
+        X = self._writeable(self._checked_table(X, reset=False))
         knots = np.ascontiguousarray(self.quantiles_.T)
         return self._in_blocks(X, lambda rows: self._shares(rows.T, knots).T)
 
     def _inverse_transform_rows(self, X):
-        options = {"copy": self.copy, "force_writeable": True, "ensure_all_finite": False}
-        X = compat.checked_matrix(X, self.n_features_in_, **options)
+        X = self._writeable(X)
         limits, plain = np.finfo(X.dtype), self._plain()  # which takes no infinities
         return self._in_blocks(
             X, lambda rows: plain.inverse_transform(np.clip(rows, limits.min, limits.max))
         )
+
+    def _writeable(self, X):
+        options = {"copy": self.copy, "force_writeable": True}
+        return compat.checked_matrix(X, self.n_features_in_, **options)
 
     def _in_blocks(self, X, function):
         """Overwrite `X` with the function of its rows, a block at a time."""
@@ -214,6 +211,5 @@ def _tail_distances(gap, length, mean_gap):
         end = min(length, (TAIL_KNOTS + 1) * mean_gap) if np.isfinite(length) else 0.0
         return np.append(np.zeros(TAIL_KNOTS), end)
     shares = 0.5 ** np.arange(1, TAIL_KNOTS + 1)
-    with np.errstate(all="ignore"):
-        distances = -gap * np.log2(shares + (1 - shares) * np.exp2(-length / gap))
+    distances = -gap * np.log2(shares + (1 - shares) * np.exp2(-length / gap))
     return np.append(distances, min(length, (TAIL_KNOTS + 1) * gap))
