@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.engine.random import SeededRandomness, make_randomness
+from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms import agg_tree
 from dpq_sklearn.mechanisms.agg_tree import (
@@ -199,7 +199,7 @@ def test_discrete_gaussian_is_exact_and_the_test_has_power(variance):
     assert noise_p_value(noise, gaussian_pmf(variance / 1.3)) < 1e-3
 
 
-class Scripted(SeededRandomness):
+class Scripted(Randomness):
     """Uniforms, words and exponentials that a test hands in, one for each call."""
 
     def __init__(self, uniforms=(), words=(), exponentials=()):

@@ -27,7 +27,7 @@ from dpq_sklearn.engine.exponential import (
     rank_intervals,
 )
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.random import SeededRandomness
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from tests.enumeration import (
     cell_measures,
@@ -46,7 +46,7 @@ from tests.test_random import ScriptedRandomness, words_of_tails
 
 
 def seeded(seed):
-    return SeededRandomness(np.random.SeedSequence(seed))
+    return make_randomness(seed)
 
 
 def naive_weights(counts, grid, node):

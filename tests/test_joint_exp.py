@@ -10,7 +10,7 @@ import pytest
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget
 from dpq_sklearn.data.summaries import Summary, summarize
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.random import SystemRandomness, make_randomness
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.joint_exp import (
     JointExponential,
@@ -395,7 +395,7 @@ def test_release_always_gives_ascending_cells(eps):
 def test_a_large_budget_finds_the_quantiles(rng):
     values = rng.normal(size=2001)
     ranks = sorted_column(values)
-    (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(1000.0, "eps")], SystemRandomness())
+    (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(1000.0, "eps")], make_randomness(None))
     found = np.searchsorted(np.sort(values), ranks.grid.middles(cells, 0))
     np.testing.assert_allclose(found, np.array(FIFTHS) * 2001, atol=2)
 
@@ -403,7 +403,7 @@ def test_a_large_budget_finds_the_quantiles(rng):
 def test_an_atom_with_most_of_the_records_is_hit(rng):
     values = np.concatenate((np.full(600, 40.0), rng.uniform(0, 100, size=400)))
     ranks = sorted_column(values, (-100.0, 100.0))
-    (cells,) = JOINT.release(ranks, [[0.4, 0.6]], [Budget(1.0, "eps")], SystemRandomness())
+    (cells,) = JOINT.release(ranks, [[0.4, 0.6]], [Budget(1.0, "eps")], make_randomness(None))
     np.testing.assert_array_equal(cells, ranks.grid.cells_of(np.array([40.0, 40.0]), 0))
 
 
@@ -421,7 +421,7 @@ def test_work_does_not_grow_with_ties_and_the_atom_is_hit(eps):
         ranks = ties(n_records)
         weights = JOINT.weights(ranks, 0, FIFTHS, Budget(eps, "eps"))
         sizes.append(weights.errors.shape)
-        (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(eps, "eps")], SystemRandomness())
+        (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(eps, "eps")], make_randomness(None))
         np.testing.assert_array_equal(ranks.grid.lower_edges(cells, 0).round(5), 7.0)
     assert sizes[0] == sizes[1] == sizes[2]
 
@@ -437,7 +437,7 @@ def test_far_records_are_never_looked_at(rng):
             return super().around_ranks(columns, weights)
 
     ranks = Watched.of_sorted(np.sort(rng.normal(size=(1, 200_000))), make_grid([UNBOUNDED]))
-    JOINT.release(ranks, [FIFTHS], [Budget(1.0, "eps")], SystemRandomness())
+    JOINT.release(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(None))
     assert 0 < ranks.asked < 5000
 
 
