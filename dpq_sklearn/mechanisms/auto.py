@@ -22,18 +22,18 @@ class AutomaticChoice(Mechanism):
     """AQ or JointExp for each column."""
 
     takes_weights = False  # JointExp does not
-
     _aq, _joint_exp = ApproximateQuantiles(), JointExponential()
 
     def choice(self, quantiles, budget):
         """Return the mechanism for these quantiles and this budget."""
-        if budget.unit != "draw" and len(quantiles) < FEWEST_ALWAYS_AQ:
-            error = self._joint_exp.typical_error(quantiles, budget)
-            if error < CLEARLY_LESS * self._aq.typical_error(quantiles, budget):
-                score = self._joint_exp.score(quantiles, budget)
-                if len(quantiles) ** 2 * score.clip / score.eta <= MOST_LOG_WEIGHTS:
-                    return self._joint_exp
-        return self._aq
+        m, aq, joint_exp = len(quantiles), self._aq, self._joint_exp
+        if budget.unit == "draw" or m >= FEWEST_ALWAYS_AQ:
+            return aq
+        of_aq, of_joint_exp = (one.typical_error(quantiles, budget) for one in (aq, joint_exp))
+        if of_joint_exp >= CLEARLY_LESS * of_aq:
+            return aq
+        score = joint_exp.score(quantiles, budget)
+        return joint_exp if m**2 * score.clip / score.eta <= MOST_LOG_WEIGHTS else aq
 
     def release(self, ranks, quantiles, budgets, randomness):
         """Return the cells that the chosen mechanisms release, all columns of one at once.

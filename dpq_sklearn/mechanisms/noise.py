@@ -58,7 +58,7 @@ class CountNoise:
         return Cost(eps, eps**2 / 2)
 
     def deviation(self):
-        """Return the standard deviation of the noise, in units."""
+        """Return the standard deviation of the noise, in multiples of `unit`."""
         variance = 2 / self._rate**2 if self._budget.unit == "eps" else self._variance
         return math.sqrt(variance) / self._unit
 
@@ -82,8 +82,7 @@ def geometrics(rate, n, randomness):
         is_unfinished &= steps == most
 
     def low_parts(size):
-        words = randomness.words(size) & np.uint64((1 << shift) - 1)
-        proposed = words.astype(np.int64)
+        proposed = randomness.words(size).astype(np.int64) & ((1 << shift) - 1)
         return proposed, randomness.exponentials(size) > rate * proposed
 
     return (high << shift) + _kept(low_parts, n)
