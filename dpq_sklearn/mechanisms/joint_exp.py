@@ -205,7 +205,8 @@ class JointWeights:
         totals, gap = self.totals[j - 1], self.gap(j - 1, j)
         remainder = self.errors[j - 1, 0] - self.errors[j, 0]
         sums = np.full(totals.size, -np.inf)
-        sums[1:] = decaying_sums(totals, eta)[:-1] - eta * (1 - remainder)
+        up_to = sliding_sums(totals[::-1], eta, totals.size)[::-1]
+        sums[1:] = up_to[:-1] - eta * (1 - remainder)
         if gap > 0:
             falls = sliding_sums(totals, eta, min(gap, totals.size)) - eta * remainder
             np.logaddexp(sums, falls, out=sums)
@@ -267,28 +268,20 @@ class JointWeights:
         return sorted(positions)
 
 
-def decaying_sums(log_terms, eta):
-    """Return log sum_{s <= i} exp(log_terms[s] - eta (i - s)) for each i."""
-    tilt = eta * np.arange(log_terms.size)
-    return np.logaddexp.accumulate(log_terms + tilt) - tilt
-
-
 def sliding_sums(log_terms, eta, width):
     """Return log sum_{i <= s < i + width} exp(log_terms[s] - eta (s - i)) for each i.
 
     In blocks as wide as the sum, every sum is the end of one block and the beginning of the next:
     nothing is subtracted.
     """
-    n_blocks = -(-log_terms.size // width)
-    blocks = np.full((n_blocks + 1, width), -np.inf)
+    blocks = np.full((-(-log_terms.size // width), width), -np.inf)
     blocks.flat[: log_terms.size] = log_terms
     tilt = eta * np.arange(width)
     blocks -= tilt
-    sums = np.logaddexp.accumulate(blocks[:-1, ::-1], axis=1)[:, ::-1]
+    sums = np.logaddexp.accumulate(blocks[:, ::-1], axis=1)[:, ::-1]
     of_next = np.logaddexp.accumulate(blocks[1:], axis=1)
-    sums[:, 1:] = np.logaddexp(sums[:, 1:], of_next[:, :-1] - eta * width)
-    sums += tilt
-    return sums.ravel()[: log_terms.size]
+    sums[:-1, 1:] = np.logaddexp(sums[:-1, 1:], of_next[:, :-1] - eta * width)
+    return (sums + tilt).ravel()[: log_terms.size]
 
 
 def log_race(log_weights, randomness):
