@@ -148,7 +148,7 @@ def test_the_tests_above_notice_1_3_of_a_budget(unit):
 def test_what_errors_of_gaussian_noise_add_to_rho_is_reserved(rho, n_counts):
     """The largest divergence of all orders, if all probabilities have their largest errors."""
     noise = CountNoise(Budget(rho, "rho"), n_counts)
-    ideal, error = 1 / (2 * noise._variance), n_counts * DRAW_ERROR
+    ideal, error = 1 / (2 * noise._variance), n_counts * DRAW_ERROR / 2
     orders = 1 + np.geomspace(1e-9, 1e6, 2000)
     divergences = ideal * orders + (2 + 1 / (orders - 1)) * error
     # Divergences increase with the order, so each is at most that of any larger one.

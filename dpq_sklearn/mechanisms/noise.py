@@ -28,15 +28,15 @@ class CountNoise:
     Theorem 4) at half the variance of Laplace, and has no finite eps. Rounding is reserved for
     each count.
 
-    With a relative error of k in all, k = n_counts * DRAW_ERROR, the divergence of order a grows by
-    at most (2 + 1 / (a - 1)) k. It increases with a, so below a = 1 + t the value at 1 + t serves:
+    A relative error of k in all, k = n_counts * DRAW_ERROR / 2, adds at most (2 + 1 / (a - 1)) k to
+    the divergence of order a. It increases with a, so below a = 1 + t the value at 1 + t serves:
     rho t + (2 + 1 / t) k more than rho. The best t is sqrt(k / rho). So Gaussian noise costs
-    2 sqrt(k rho) + 2 k more, less than n_counts draws with errors of sqrt(DRAW_ERROR) do.
+    2 sqrt(k rho) + 2 k more, less than n_counts draws with errors of sqrt(DRAW_ERROR / 2) do.
     """
 
     def __init__(self, budget, n_counts=1, unit=1):
         self._n_counts, self._unit, self._budget = n_counts, unit, budget
-        self._error = DRAW_ERROR if budget.unit == "eps" else math.sqrt(DRAW_ERROR)
+        self._error = DRAW_ERROR if budget.unit == "eps" else math.sqrt(DRAW_ERROR / 2)
         ideal = budget.before_rounding(n_counts, self._error).amount
         if budget.unit == "eps":
             self._rate = min(ideal / unit, LARGEST_RATE)
