@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.random import SystemRandomness, make_randomness
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from tests.enumeration import ranks_of_weights, renyi_divergence, worst_log_ratio
 
@@ -121,7 +121,7 @@ def assert_releases_ascending_cells(mechanism, budget, numbers_of_quantiles=(1, 
     for values, bounds in itertools.product(columns, (UNBOUNDED, (0.0, 1.0), (0.0, np.inf))):
         ranks = sorted_column(values, bounds)
         for quantiles in map(uniform_quantiles, numbers_of_quantiles):
-            (cells,) = mechanism.release(ranks, [quantiles], [budget], SystemRandomness())
+            (cells,) = mechanism.release(ranks, [quantiles], [budget], make_randomness(None))
             assert cells.shape == quantiles.shape
             assert np.all(np.diff(cells) >= 0)
             assert cells[0] >= ranks.grid.first[0] and cells[-1] < ranks.grid.end[0]

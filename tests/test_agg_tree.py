@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.engine.random import SeededRandomness, make_randomness
+from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget
+from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms import agg_tree
 from dpq_sklearn.mechanisms.agg_tree import (
@@ -143,6 +143,20 @@ def test_the_tests_above_notice_1_3_of_a_budget(unit):
     assert losses[0] <= 1.0 < losses[1]
 
 
+@pytest.mark.parametrize("n_counts", [1, 16, 16**4])
+@pytest.mark.parametrize("rho", [1e-5, 0.1, 100.0])
+def test_what_errors_of_gaussian_noise_add_to_rho_is_reserved(rho, n_counts):
+    """The largest divergence of all orders, if all probabilities have their largest errors."""
+    noise = CountNoise(Budget(rho, "rho"), n_counts)
+    ideal, error = 1 / (2 * noise._variance), n_counts * DRAW_ERROR / 2
+    orders = 1 + np.geomspace(1e-9, 1e6, 2000)
+    divergences = ideal * orders + (2 + 1 / (orders - 1)) * error
+    # Divergences increase with the order, so each is at most that of any larger one.
+    at_most = np.minimum.accumulate(divergences[::-1])[::-1]
+    assert np.all(at_most / orders <= noise.cost().rho)
+    assert noise.cost().rho <= rho
+
+
 def test_the_cost_of_laplace_noise_is_never_that_of_an_exponential_mechanism():
     """It is eps^2 / 2; with eps^2 / 8 the divergence would break its bound."""
     noise = CountNoise(Budget(0.5, "eps"))
@@ -199,7 +213,7 @@ def test_discrete_gaussian_is_exact_and_the_test_has_power(variance):
     assert noise_p_value(noise, gaussian_pmf(variance / 1.3)) < 1e-3
 
 
-class Scripted(SeededRandomness):
+class Scripted(Randomness):
     """Uniforms, words and exponentials that a test hands in, one for each call."""
 
     def __init__(self, uniforms=(), words=(), exponentials=()):
@@ -244,7 +258,7 @@ def test_consistent_counts_are_the_least_squares_solution(height, branching, rng
     n_leaves = sizes[-1]
     design = np.concatenate([np.kron(np.eye(n), np.ones(n_leaves // n)) for n in sizes])
     leaves = np.linalg.lstsq(design, np.concatenate(noisy), rcond=None)[0]
-    np.testing.assert_allclose(np.concatenate(consistent(noisy, branching)), design @ leaves)
+    np.testing.assert_allclose(np.concatenate(consistent(noisy)), design @ leaves)
 
 
 def test_without_noise_the_quantile_is_right_to_a_leaf(rng):
@@ -252,7 +266,7 @@ def test_without_noise_the_quantile_is_right_to_a_leaf(rng):
     ranks, quantiles = sorted_column(values, (-10.0, 10.0)), np.arange(1, 20) / 20
     first, end = int(ranks.grid.first[0]), int(ranks.grid.end[0])
     levels = tree_counts(ranks, 0, 4, 16)
-    cells = first + walk_down(consistent(levels, 16), quantiles, end - first)
+    cells = first + walk_down(consistent(levels), quantiles, end - first)
     wanted = np.sort(values)[np.ceil(quantiles * 5000).astype(int) - 1]
     distance = np.abs(cells - ranks.grid.cells_of(wanted, 0))
     assert distance.max() <= (end - first) / 16**4 + 1
@@ -285,21 +299,19 @@ def test_walk_is_monotone_whatever_the_noise(rng):
     quantiles = np.arange(1, 200) / 200
     for _ in range(200):
         noisy = [rng.integers(-9, 12, size=size) for size in (3, 9, 27)]
-        cells = walk_down(consistent(noisy, 3), quantiles, 1000)
+        cells = walk_down(consistent(noisy), quantiles, 1000)
         assert np.all(np.diff(cells) >= 0)
         assert cells[0] >= 0 and cells[-1] < 1000
 
 
-def release_distribution(counts, quantiles, tree, budget, most):
+def release_distribution(counts, quantiles, budget, most):
     """The exact distribution of released cells for a tree of height 1, noise cut at `most`."""
     noises = np.arange(-most, most + 1)
     pmf = pmf_of(CountNoise(budget, len(counts)))[SUPPORT.size // 2 + noises]
     exact = {}
     for which in itertools.product(range(noises.size), repeat=len(counts)):
         noisy = [np.array(counts) + noises[list(which)]]
-        released = tuple(
-            walk_down(consistent(noisy, tree.branching), quantiles, len(counts)).tolist()
-        )
+        released = tuple(walk_down(consistent(noisy), quantiles, len(counts)).tolist())
         exact[released] = exact.get(released, 0.0) + math.prod(pmf[list(which)])
     return exact
 
@@ -309,7 +321,7 @@ def test_release_follows_the_exact_distribution_and_betrays_a_wrong_eps(monkeypa
     """With records of weight 1 all outcomes of the noise can be enumerated."""
     monkeypatch.setattr(agg_tree, "RECORD_WEIGHT", 1)
     tree, quantiles, counts = AggregateTree(height=1, branching=3), [0.3, 0.8], (2, 1, 3)
-    exact = release_distribution(counts, quantiles, tree, Budget(2.0, "eps"), most=7)
+    exact = release_distribution(counts, quantiles, Budget(2.0, "eps"), most=7)
     assert math.fsum(exact.values()) > 0.9999
     ranks = ranks_of_weights([counts] * 2500, tiny_grid(3, 2))
 

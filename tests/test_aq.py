@@ -15,7 +15,7 @@ from dpq_sklearn.data.groups import weights_of_rows
 from dpq_sklearn.data.summaries import Summary, summarize
 from dpq_sklearn.engine.exponential import Scores, StepMeasure, draw
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.random import SystemRandomness, make_randomness
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms.aq import eps_of_nodes, quantile_nodes
@@ -637,7 +637,7 @@ def test_release_always_gives_ascending_cells(bounds, eps):
     with np.errstate(all="ignore"):
         ranks = Ranks.of_sorted(values, grid)
         released = AQ.release(
-            ranks, quantiles, [Budget(eps, "eps")] * len(values), SystemRandomness()
+            ranks, quantiles, [Budget(eps, "eps")] * len(values), make_randomness(None)
         )
     for cells, q, first, end in zip(released, quantiles, grid.first, grid.end, strict=True):
         assert cells.shape == q.shape
@@ -650,7 +650,7 @@ def test_ten_thousand_quantiles_of_a_thousand_records(rng):
     ranks = Ranks.of_sorted(values, make_grid([(-np.inf, np.inf)] * 2))
     quantiles = [np.arange(1, 10_001) / 10_001, [0.5]]
     budgets = [Budget(1.0, "eps")] * 2
-    cells, _ = AQ.release(ranks, quantiles, budgets, SystemRandomness())
+    cells, _ = AQ.release(ranks, quantiles, budgets, make_randomness(None))
     assert cells.size == 10_000 and np.all(np.diff(cells) >= 0)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dpq_sklearn import expected_rank_error, rank_error_bound
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.random import SystemRandomness
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import Ranks
 from dpq_sklearn.mechanisms.base_measure import step_measure
 from dpq_sklearn.planning.expected_error import planned
@@ -37,7 +37,7 @@ def test_a_thousand_releases_exceed_the_bound_no_more_often_than_beta(quantiles,
     ranks = Ranks.of_sorted(np.tile(values, (TRIALS, 1)), make_grid([bounds] * TRIALS))
     wanted, of_feature = plan.quantiles[0], plan.budgets[0]
     cells = plan.mechanism.release(
-        ranks, [wanted] * TRIALS, [of_feature] * TRIALS, SystemRandomness()
+        ranks, [wanted] * TRIALS, [of_feature] * TRIALS, make_randomness(None)
     )
     released = ranks.grid.middles(np.array(cells), np.arange(TRIALS)[:, None])
     errors = np.abs(np.searchsorted(values, released) - np.array(wanted) * n)

@@ -27,7 +27,7 @@ from dpq_sklearn.engine.exponential import (
     rank_intervals,
 )
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.random import SeededRandomness
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.base_measure import step_measure
 from tests.enumeration import (
@@ -47,7 +47,7 @@ from tests.enumeration import (
 
 
 def seeded(seed):
-    return SeededRandomness(np.random.SeedSequence(seed))
+    return make_randomness(seed)
 
 
 def exact_quantile(q):

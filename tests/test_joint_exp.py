@@ -6,18 +6,18 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget
 from dpq_sklearn.data.summaries import Summary, summarize
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.random import SystemRandomness, make_randomness
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.joint_exp import (
     JointExponential,
-    decaying_sums,
-    draw_positions,
-    interval_edges,
-    interval_lengths,
+    JointWeights,
+    draw_between,
+    record_places,
     sliding_sums,
     spread_places,
 )
@@ -66,13 +66,27 @@ def tuples_of(n_positions, m):
     }
 
 
+def place_of(index, cell_bits):
+    """The place that the next record takes in a cell with `index` records: it halves a gap."""
+    if index == 0:
+        return 0
+    n_gaps = 1 << (index.bit_length() - 1)
+    return ((2 * (index - n_gaps) + 1) << cell_bits) // (2 * n_gaps)
+
+
 def counts_of_positions(counts, cell_bits):
-    """How many records lie at each position: the i-th of a cell at the bits of i, reversed."""
+    """How many records lie at each position."""
     fine = np.zeros((len(counts), 1 << cell_bits), dtype=int)
     for cell, count in enumerate(counts):
         for index in range(count):
-            fine[cell, int(f"{index:0{cell_bits}b}"[::-1][:cell_bits] or "0", 2)] += 1
+            fine[cell, place_of(index, cell_bits)] += 1
     return fine.ravel()
+
+
+def weights_of(mechanism, ranks, quantiles, budget):
+    """The weights of all positions inside the windows of the first column."""
+    score = mechanism.score(quantiles, budget)
+    return JointWeights(score, ranks, 0, quantiles, mechanism.cell_bits)
 
 
 def direct_distribution(counts, quantiles, mechanism, budget):
@@ -105,7 +119,7 @@ def normalised(log_weights):
 
 def windowed_distribution(ranks, quantiles, mechanism, budget):
     """The distribution of the positions, from the very weights that are drawn with."""
-    weights = mechanism.weights(ranks, 0, quantiles, budget)
+    weights = weights_of(mechanism, ranks, quantiles, budget)
     memory = {}
 
     def placements(j, log_weights, key):
@@ -169,10 +183,10 @@ def test_windowed_and_direct_distributions_are_the_same(counts, cell_bits, quant
 
 def test_windows_cut_records_off_in_the_test_above():
     ranks = summary_of((0, 900, 0, 0, 900), tiny_grid(5, 1))
-    weights = tiny_joint(0, -1.5).weights(ranks, 0, FIFTHS, Budget(2.0, "eps"))
+    weights = weights_of(tiny_joint(0, -1.5), ranks, FIFTHS, Budget(2.0, "eps"))
     half = weights.errors.shape[1] // 2
     assert 0 < half < 160
-    assert weights.floors[0] - half > 0 and weights.floors[-1] + half < 1800
+    assert weights.anchors[0] - half > 0 and weights.anchors[-1] + half < 1800
 
 
 @pytest.mark.slow
@@ -234,8 +248,8 @@ def test_the_enumeration_notices_1_3_rho():
 def drawn_positions(counts, quantiles, mechanism, budget, seed, n_draws):
     """How often each tuple of positions is drawn."""
     ranks, randomness = summary_of(counts, tiny_grid(len(counts), 1)), make_randomness(seed)
-    weights = mechanism.weights(ranks, 0, quantiles, budget)
-    return Counter(tuple(draw_positions(weights, randomness)) for _ in range(n_draws))
+    weights = weights_of(mechanism, ranks, quantiles, budget)
+    return Counter(tuple(weights.draw(randomness)) for _ in range(n_draws))
 
 
 @pytest.mark.slow
@@ -309,20 +323,16 @@ def test_budgets_of_single_draws_are_left_to_mechanisms_with_several():
     assert JOINT.composed_budgets([[0.5]], [1.0], 1.0, 1e-6) is None
 
 
-@pytest.mark.parametrize("width", [1, 3, 4, 7, 30])
+@pytest.mark.parametrize("width", [1, 3, 4, 7, 11, 30])
 def test_running_sums_add_up_what_they_should(width, rng):
     terms, eta = rng.normal(scale=20, size=11), 0.4
     terms[[0, 4, 5, 6, 10]] = -np.inf
     sliding = [[terms[s] - eta * (s - i) for s in range(i, min(i + width, 11))] for i in range(11)]
-    decaying = [[terms[s] - eta * (i - s) for s in range(i + 1)] for i in range(11)]
-    for found, wanted in (
-        (sliding_sums(terms, eta, width), sliding),
-        (decaying_sums(terms, eta), decaying),
-    ):
-        sums = np.array([np.logaddexp.reduce(terms) for terms in wanted])
-        np.testing.assert_array_equal(np.isinf(found), np.isinf(sums))
-        finite = np.isfinite(sums)
-        np.testing.assert_allclose(found[finite], sums[finite], rtol=1e-13, atol=1e-12)
+    found = sliding_sums(terms, eta, width)
+    sums = np.array([np.logaddexp.reduce(terms) for terms in sliding])
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(sums))
+    finite = np.isfinite(sums)
+    np.testing.assert_allclose(found[finite], sums[finite], rtol=1e-13, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_bits", [0, 1, 3, 34])
@@ -341,12 +351,16 @@ def test_one_record_more_leaves_the_places_of_all_others(n_bits):
         before = places
 
 
-def test_places_of_any_number_of_records_are_even_and_distinct():
-    count = 2**34 - 1
-    numbers = np.array([0, 1, 2**20, 2**33, count - 2, count - 1])
-    places = spread_places(numbers, np.full(6, count), 34)
-    assert np.all(np.diff(places) > 0)
-    np.testing.assert_array_less(np.abs(places - numbers), 2)
+@pytest.mark.parametrize("count", [2**20 - 1, 2**33 - 1, 2**33 + 12345, 2**34 - 2])
+def test_places_of_huge_numbers_of_records_are_exact(count, rng):
+    """The same for numbers of records up to the largest one, and none share a place."""
+    numbers = np.unique(np.append(rng.integers(0, count - 1, size=500), [0, count - 2]))
+    both = np.array((numbers, numbers + 1))
+    places, next_places = spread_places(both, np.full_like(both, count), 34)
+    assert np.all(places < next_places) and next_places[-1] < 2**34
+    with_one_more = both + (np.array((places, next_places)) > place_of(count, 34))
+    with_one_more = spread_places(with_one_more, np.full_like(both, count + 1), 34)
+    np.testing.assert_array_equal(with_one_more, (places, next_places))
 
 
 def test_sources_of_ranks_give_the_same_release(rng):
@@ -370,21 +384,35 @@ def test_ends_of_intervals_are_exact(window, rng):
     values = np.sort(rng.normal(size=1000).round(1))
     ranks = sorted_column(values)
     a, b = window
-    cells_and_places = interval_edges(ranks, 0, np.arange(a - 1, b), 34)
+    cells_and_places = record_places(ranks, 0, np.arange(a - 1, b), 34)
     n_positions = int(ranks.grid.end[0] - ranks.grid.first[0]) << 34
     cells = ranks.grid.cells_of(values, 0) - ranks.grid.first[0]
-    _, number, count = np.unique(cells, return_inverse=True, return_counts=True)
     wanted = [-1]
-    for index, cell in enumerate(cells.tolist()):
-        of_cell = np.flatnonzero(number == number[index])
-        places = spread_places(index - of_cell[:1], count[number[index]][None], 34)
-        wanted.append((cell << 34) + int(places[0]))
+    for cell, count in zip(*np.unique(cells, return_counts=True), strict=True):
+        places = sorted(place_of(index, 34) for index in range(count))
+        wanted += [(int(cell) << 34) + place for place in places]
     wanted.append(n_positions - 1)
     wanted = [-1, -1, *wanted, n_positions - 1][a + 2 : b + 3]
     pairs = zip(*(part.tolist() for part in cells_and_places), strict=True)
     assert [(cell << 34) + place for cell, place in pairs] == wanted
-    lengths = np.diff(np.array(wanted, dtype=object)).astype(float)
-    np.testing.assert_array_equal(interval_lengths(*cells_and_places, 34), lengths)
+
+
+def test_lengths_of_intervals_are_rounded_once(rng):
+    weights = weights_of(JOINT, sorted_column(rng.normal(size=1000)), FIFTHS, Budget(1.0, "eps"))
+    for j, logs in enumerate(weights.log_lengths):
+        edges = [weights.edge(j, index) for index in range(logs.size + 1)]
+        with np.errstate(divide="ignore"):
+            wanted = np.log(np.diff(np.array(edges, dtype=object)).astype(float))
+        np.testing.assert_array_equal(logs, wanted)
+
+
+@pytest.mark.parametrize("n_positions", [2, 3, 2**74 - 2**70])
+def test_positions_between_two_others_are_all_equally_likely(n_positions):
+    positions = np.array(draw_between(-5, n_positions - 5, 3000, make_randomness(0)), dtype=object)
+    assert positions.min() > -5 and positions.max() <= n_positions - 5
+    parts = ((positions + 4) * min(n_positions, 30) // n_positions).astype(int)
+    assert chisquare(np.bincount(parts, minlength=min(n_positions, 30))).pvalue > 1e-3
+    assert all(isinstance(position, int) for position in positions)
 
 
 @pytest.mark.parametrize("eps", [0.01, 1.0, 1e6])
@@ -395,7 +423,7 @@ def test_release_always_gives_ascending_cells(eps):
 def test_a_large_budget_finds_the_quantiles(rng):
     values = rng.normal(size=2001)
     ranks = sorted_column(values)
-    (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(1000.0, "eps")], SystemRandomness())
+    (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(1000.0, "eps")], make_randomness(None))
     found = np.searchsorted(np.sort(values), ranks.grid.middles(cells, 0))
     np.testing.assert_allclose(found, np.array(FIFTHS) * 2001, atol=2)
 
@@ -403,7 +431,7 @@ def test_a_large_budget_finds_the_quantiles(rng):
 def test_an_atom_with_most_of_the_records_is_hit(rng):
     values = np.concatenate((np.full(600, 40.0), rng.uniform(0, 100, size=400)))
     ranks = sorted_column(values, (-100.0, 100.0))
-    (cells,) = JOINT.release(ranks, [[0.4, 0.6]], [Budget(1.0, "eps")], SystemRandomness())
+    (cells,) = JOINT.release(ranks, [[0.4, 0.6]], [Budget(1.0, "eps")], make_randomness(None))
     np.testing.assert_array_equal(cells, ranks.grid.cells_of(np.array([40.0, 40.0]), 0))
 
 
@@ -419,9 +447,9 @@ def test_work_does_not_grow_with_ties_and_the_atom_is_hit(eps):
     sizes = []
     for n_records in (10**4, 2 * 10**8, 10**10):
         ranks = ties(n_records)
-        weights = JOINT.weights(ranks, 0, FIFTHS, Budget(eps, "eps"))
+        weights = weights_of(JOINT, ranks, FIFTHS, Budget(eps, "eps"))
         sizes.append(weights.errors.shape)
-        (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(eps, "eps")], SystemRandomness())
+        (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(eps, "eps")], make_randomness(None))
         np.testing.assert_array_equal(ranks.grid.lower_edges(cells, 0).round(5), 7.0)
     assert sizes[0] == sizes[1] == sizes[2]
 
@@ -437,7 +465,7 @@ def test_far_records_are_never_looked_at(rng):
             return super().around_ranks(columns, weights)
 
     ranks = Watched.of_sorted(np.sort(rng.normal(size=(1, 200_000))), make_grid([UNBOUNDED]))
-    JOINT.release(ranks, [FIFTHS], [Budget(1.0, "eps")], SystemRandomness())
+    JOINT.release(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(None))
     assert 0 < ranks.asked < 5000
 
 

@@ -7,22 +7,18 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
 
-from dpq_sklearn.engine.random import (
-    Randomness,
-    SeededRandomness,
-    SystemRandomness,
-    make_randomness,
-)
+from dpq_sklearn.engine.random import Randomness, make_randomness
 
 
 class ScriptedRandomness(Randomness):
     """Hands out given words, in order."""
 
     def __init__(self, words):
-        self._words = [int(word) for word in words]
+        super().__init__(self._take)
+        self._left = [int(word) for word in words]
 
-    def words(self, n):
-        taken, self._words = self._words[:n], self._words[n:]
+    def _take(self, n):
+        taken, self._left = self._left[:n], self._left[n:]
         assert len(taken) == n
         return np.array(taken, dtype=np.uint64)
 
@@ -74,7 +70,7 @@ def test_chance_of_a_uniform_below_p_is_exactly_p(p):
 
 
 def test_exponentials_are_exponential_and_precise_near_zero():
-    draws = SeededRandomness(np.random.SeedSequence(0)).exponentials(50_000)
+    draws = make_randomness(0).exponentials(50_000)
     assert kstest(draws, "expon").pvalue > 1e-3
     # words: no whole ln 2, exponent -61, mantissa 1.5: a tiny value with all its digits
     tiny = ScriptedRandomness([*words_of_tails(0, 60), 2**63]).exponentials(1)[0]
@@ -96,9 +92,9 @@ def test_exponentials_are_within_14_roundings_of_ideal_ones(rng):
 
 
 def test_system_words_are_never_the_same():
-    first, second = (SystemRandomness().words(1000) for _ in range(2))
+    first, second = (make_randomness(None).words(1000) for _ in range(2))
     assert len(set(first.tolist()) | set(second.tolist())) == 2000
-    stream = SystemRandomness()
+    stream = make_randomness(None)
     assert len({word for _ in range(50) for word in stream.words(100).tolist()}) == 5000
 
 
@@ -115,9 +111,14 @@ def test_other_random_states_raise(random_state):
         make_randomness(random_state)
 
 
+def test_a_message_about_a_random_state_never_shows_an_array():
+    with pytest.raises(ValueError, match=r"got ndarray of shape \(2,\)\.$"):
+        make_randomness(np.array([31337, 31338]))
+
+
 def test_integers_below_are_all_equally_likely():
     bounds = np.tile([1, 2, 3, 7, 8, 1000], 5000)
-    drawn = SeededRandomness(np.random.SeedSequence(4)).integers_below(bounds).reshape(-1, 6)
+    drawn = make_randomness(4).integers_below(bounds).reshape(-1, 6)
     assert np.all(drawn[:, 0] == 0)
     for column, bound in enumerate([2, 3, 7, 8], start=1):
         assert chisquare(np.bincount(drawn[:, column], minlength=bound)).pvalue > 1e-3
@@ -137,6 +138,6 @@ def test_integers_below_are_the_high_bits_of_the_first_word_that_fits():
 
 
 def test_integers_below_reach_all_of_a_huge_bound():
-    drawn = SeededRandomness(np.random.SeedSequence(6)).integers_below(np.full(200, 2**62 - 12345))
+    drawn = make_randomness(6).integers_below(np.full(200, 2**62 - 12345))
     assert drawn.min() < 2**57 and drawn.max() > 2**61 and np.unique(drawn).size == 200
     assert drawn.max() < 2**62 - 12345

@@ -1,4 +1,4 @@
-"""Randomness: words from the operating system, and a seeded twin for tests.
+"""Randomness: words from the operating system, and seeded ones for tests.
 
 Everything random in the package is made here from 64-bit words, so a test can hand in the
 words it likes. Two distributions are enough: uniforms and exponentials, both with full
@@ -11,33 +11,30 @@ from numbers import Integral
 
 import numpy as np
 
-WORDS_PER_READ = 4096
+from dpq_sklearn.checks import shown
+
 LN2 = float(np.log(2.0))
 
 
 class Randomness:
-    """A stream of independent uniform 64-bit words, and what is made of them."""
+    """Independent uniform 64-bit words, and what is made of them.
 
-    #: whether the words come from the operating system's cryptographic generator
-    from_os = False
+    ``words(n)`` returns `n` of them as a uint64 array. `from_os` tells whether they come from the
+    operating system's cryptographic generator.
+    """
 
-    def words(self, n):
-        """Return `n` words as a writable uint64 array."""
-        raise NotImplementedError
+    def __init__(self, words, from_os=False):
+        self.words, self.from_os = words, from_os
 
     def geometric(self, n):
         """Return `n` counts of tails before the first head of a fair coin."""
-        coins = self._half_words(n)
-        tails = 0
-        while not coins.all():  # 32 tails (probability 2^-32): go on with new coins
-            empty = coins == 0
-            tails = tails + 32 * empty
-            coins[empty] = self._half_words(int(empty.sum()))
+        coins = self.words(-(-n // 2)).view(np.uint32)[:n]
         lowest_bits = (coins & -coins).astype(np.float64)
-        return tails + np.frexp(lowest_bits)[1] - 1
-
-    def _half_words(self, n):
-        return self.words(-(-n // 2)).view(np.uint32)[:n]
+        tails = np.frexp(lowest_bits)[1] - 1
+        is_empty = coins == 0
+        if is_empty.any():  # 32 tails (probability 2^-32): go on with new coins
+            tails[is_empty] = 32 + self.geometric(np.count_nonzero(is_empty))
+        return tails
 
     def uniforms(self, n):
         """Return `n` floats in (0, 1) with P(U < p) = p *exactly* for every float p.
@@ -75,55 +72,34 @@ class Randomness:
         return tails[:n] * LN2 - np.log1p(self._uniforms(tails[n:]) * -0.5)
 
 
-class SystemRandomness(Randomness):
-    """Words of ``os.urandom``, read in bulk; never seeded, never shared, never pickled."""
-
-    from_os = True
-
-    def __init__(self):
-        self._buffer = np.empty(0, dtype=np.uint64)
-
-    def words(self, n):
-        if n > self._buffer.size:
-            read = os.urandom(8 * max(n, WORDS_PER_READ))
-            self._buffer = np.frombuffer(read, dtype=np.uint64).copy()
-        taken, self._buffer = self._buffer[:n], self._buffer[n:]
-        return taken
-
-
-class SeededRandomness(Randomness):
-    """A reproducible stream for tests and demonstrations. Whoever knows the seed sees all."""
-
-    def __init__(self, seed_sequence):
-        self._bit_generator = np.random.PCG64(seed_sequence)
-
-    def words(self, n):
-        return np.asarray(self._bit_generator.random_raw(n), dtype=np.uint64)
+def system_words(n):
+    """Return `n` words of the operating system's generator; none is stored, shared or seeded."""
+    return np.frombuffer(os.urandom(8 * n), dtype=np.uint64)
 
 
 def make_randomness(random_state):
     """Return the randomness that a `random_state` parameter stands for.
 
     None is the operating system's generator. An int gives the same stream every time, a
-    RandomState a new one every time. numpy's global generator is never touched.
+    RandomState a new one every time: for tests, as whoever knows the seed sees all. numpy's global
+    generator is never touched.
     """
-    checked_random_state(random_state)
-    if random_state is None:
-        return SystemRandomness()
+    if checked_random_state(random_state) is None:
+        return Randomness(system_words, from_os=True)
     if isinstance(random_state, np.random.RandomState):
-        entropy = random_state.randint(0, 2**32, size=4, dtype=np.uint32)
-        return SeededRandomness(np.random.SeedSequence([int(word) for word in entropy]))
-    return SeededRandomness(np.random.SeedSequence(int(random_state)))
+        seed = random_state.randint(0, 2**32, size=4, dtype=np.uint32)
+    else:
+        seed = int(random_state)
+    return Randomness(np.random.PCG64(seed).random_raw)
 
 
 def checked_random_state(random_state):
     """Return `random_state`, or raise a ValueError that says what it may be."""
     is_int = isinstance(random_state, Integral) and not isinstance(random_state, bool)
-    if random_state is None or isinstance(random_state, np.random.RandomState):
-        return random_state
-    if is_int and random_state >= 0:
+    is_seed = is_int and random_state >= 0
+    if random_state is None or is_seed or isinstance(random_state, np.random.RandomState):
         return random_state
     raise ValueError(
         "random_state must be None (the operating system's generator), a non-negative int "
-        f"or a numpy RandomState, got {random_state!r}."
+        f"or a numpy RandomState, got {shown(random_state)}."
     )

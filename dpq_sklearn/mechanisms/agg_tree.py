@@ -7,6 +7,7 @@ which also averages noise away; then a quantile is found by walking down from th
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,8 +38,7 @@ class AggregateTree(Mechanism):
             counts = tree_counts(ranks, column, self.height, self.branching)
             noisy = [level + self._noise(budget, level.size).draw(randomness) for level in counts]
             first, end = int(ranks.grid.first[column]), int(ranks.grid.end[column])
-            estimates = consistent(noisy, self.branching)
-            released.append(first + walk_down(estimates, q, end - first))
+            released.append(first + walk_down(consistent(noisy), q, end - first))
         return released
 
     def _noise(self, budget, n_counts):
@@ -65,10 +65,8 @@ def tree_counts(ranks, column, height, branching):
     """Return the exact weights of each level, from the `branching` parts below the root down."""
     first, end = int(ranks.grid.first[column]), int(ranks.grid.end[column])
     below = ranks.weights_below(column, first + leaf_edges(branching**height, end - first))
-    levels = [np.diff(below)]
-    for _ in range(height - 1):
-        levels.insert(0, levels[0].reshape(-1, branching).sum(axis=1))
-    return levels
+    leaves = np.diff(below)
+    return [leaves.reshape(branching**depth, -1).sum(axis=1) for depth in range(1, height + 1)]
 
 
 def leaf_edges(n_leaves, n_cells):
@@ -76,24 +74,22 @@ def leaf_edges(n_leaves, n_cells):
     return np.arange(n_leaves + 1) * n_cells // n_leaves
 
 
-def consistent(noisy, branching):
+def consistent(noisy):
     """Return the counts nearest to the noisy ones (least squares) in which children add up.
 
     Up the tree, each count is averaged with the sum of its children, weighted by their variances;
     down the tree, what a count then has more than its children is shared among them (Honaker
     2015; Hay, Rastogi, Miklau, Suciu 2010, Theorem 3). The root is not measured.
     """
-    estimates = [level.astype(np.float64) for level in noisy]
-    height = len(estimates)
-    for level in range(height - 2, -1, -1):
-        leaves = branching ** (height - level)
+    estimates, branching = [level.astype(np.float64) for level in noisy], noisy[0].size
+    for level in range(len(estimates) - 2, -1, -1):
+        leaves = branching ** (len(estimates) - level)
         own_share = (leaves - leaves // branching) / (leaves - 1)
         from_children = estimates[level + 1].reshape(-1, branching).sum(axis=1)
         estimates[level] = own_share * estimates[level] + (1 - own_share) * from_children
-    for level in range(height - 1):
-        from_children = estimates[level + 1].reshape(-1, branching).sum(axis=1)
-        surplus = (estimates[level] - from_children) / branching
-        estimates[level + 1] += np.repeat(surplus, branching)
+    for parents, children in pairwise(estimates):
+        children = children.reshape(-1, branching)  # a view, in which the estimates change
+        children += (parents - children.sum(axis=1))[:, None] / branching
     return estimates
 
 
@@ -103,19 +99,19 @@ def walk_down(levels, quantiles, n_cells):
     At each level the walk goes to the first child at which the counts so far reach the rank still
     wanted. That is monotone in the quantile, also where counts are negative.
     """
-    branching = levels[0].size
+    branching, each = levels[0].size, np.arange(len(quantiles))
     wanted = np.asarray(quantiles, dtype=np.float64) * max(levels[0].sum(), 0.0)
-    node = np.zeros(wanted.size, dtype=np.int64)
+    node = np.zeros_like(each)
     for level in levels:
         counts = level.reshape(-1, branching)[node]
         reached = np.cumsum(counts, axis=1)
         wanted = np.minimum(wanted, reached.max(axis=1))  # consistent, but for rounding
         child = np.argmax(reached >= wanted[:, None], axis=1)
-        count = np.take_along_axis(counts, child[:, None], axis=1)[:, 0]
-        wanted = wanted - np.take_along_axis(reached, child[:, None], axis=1)[:, 0] + count
+        count = counts[each, child]
+        wanted = wanted - reached[each, child] + count
         node = node * branching + child
     share = np.clip(np.divide(wanted, count, out=np.full(wanted.size, 0.5), where=count > 0), 0, 1)
     edges = leaf_edges(levels[-1].size, n_cells)
     starts, widths = edges[node], edges[node + 1] - edges[node]
     inside = np.minimum((share * widths).astype(np.int64), np.maximum(widths - 1, 0))
-    return np.maximum.accumulate(np.minimum(starts + inside, n_cells - 1))
+    return np.maximum.accumulate(starts + inside)

@@ -11,7 +11,8 @@ from dpq_sklearn.mechanisms.protocol import Mechanism
 
 # JointExp wins only for fewer quantiles than this.
 FEWEST_ALWAYS_AQ = 16
-# A small budget makes JointExp slow, unlike AQ. This many logarithms take about half a second.
+# A small budget makes JointExp slow, unlike AQ. It adds up about m^2 clip / eta logarithms of
+# weights; this many take about half a second.
 MOST_LOG_WEIGHTS = 2**20
 # It must promise this much less: unlike AQ it suffers from a wide domain around the data.
 CLEARLY_LESS = 0.95
@@ -21,19 +22,18 @@ class AutomaticChoice(Mechanism):
     """AQ or JointExp for each column."""
 
     takes_weights = False  # JointExp does not
-
-    def __init__(self):
-        self._aq, self._joint_exp = ApproximateQuantiles(), JointExponential()
+    _aq, _joint_exp = ApproximateQuantiles(), JointExponential()
 
     def choice(self, quantiles, budget):
         """Return the mechanism for these quantiles and this budget."""
-        aq, joint_exp = self._aq, self._joint_exp
-        is_quick = joint_exp.n_log_weights(quantiles, budget) <= MOST_LOG_WEIGHTS
-        if budget.unit != "draw" and len(quantiles) < FEWEST_ALWAYS_AQ and is_quick:
-            error = joint_exp.typical_error(quantiles, budget)
-            if error < CLEARLY_LESS * aq.typical_error(quantiles, budget):
-                return joint_exp
-        return aq
+        m, aq, joint_exp = len(quantiles), self._aq, self._joint_exp
+        if budget.unit == "draw" or m >= FEWEST_ALWAYS_AQ:
+            return aq
+        of_aq, of_joint_exp = (one.typical_error(quantiles, budget) for one in (aq, joint_exp))
+        if of_joint_exp >= CLEARLY_LESS * of_aq:
+            return aq
+        score = joint_exp.score(quantiles, budget)
+        return joint_exp if m**2 * score.clip / score.eta <= MOST_LOG_WEIGHTS else aq
 
     def release(self, ranks, quantiles, budgets, randomness):
         """Return the cells that the chosen mechanisms release, all columns of one at once.
@@ -43,19 +43,17 @@ class AutomaticChoice(Mechanism):
         That of the chosen mechanisms: the choice does not depend on the data.
         """
         choices = list(map(self.choice, quantiles, budgets))
-        released = [None] * len(choices)
-        for mechanism in (self._aq, self._joint_exp):
+        released = {}
+        for mechanism in dict.fromkeys(choices):
             columns = [index for index, choice in enumerate(choices) if choice is mechanism]
-            if columns:
-                cells = mechanism.release(
-                    ranks.of_columns(columns),
-                    [quantiles[column] for column in columns],
-                    [budgets[column] for column in columns],
-                    randomness,
-                )
-                for column, found in zip(columns, cells, strict=True):
-                    released[column] = found
-        return released
+            cells = mechanism.release(
+                ranks.of_columns(columns),
+                [quantiles[column] for column in columns],
+                [budgets[column] for column in columns],
+                randomness,
+            )
+            released.update(zip(columns, cells, strict=True))
+        return [released[column] for column in range(len(choices))]
 
     def cost(self, quantiles, budget):
         return self.choice(quantiles, budget).cost(quantiles, budget)

@@ -26,20 +26,15 @@ class IndependentExponential(ApproximateQuantiles):
         return list(map(np.sort, super().release(ranks, quantiles, budgets, randomness)))
 
     def nodes_and_eps(self, quantiles, budget):
-        """Return a node for each quantile: leaves over the whole column."""
-        end = len(quantiles) + 1
-        nodes = [QuantileNode(0, i, 0, end, -1, q, True) for i, q in enumerate(quantiles, 1)]
-        return nodes, [self._eps_of_draw(quantiles, budget)] * len(quantiles)
+        """Return a node for each quantile, a leaf over the whole column, and the eps of each."""
+        m = len(quantiles)
+        nodes = [QuantileNode(0, i, 0, m + 1, -1, q, True) for i, q in enumerate(quantiles, 1)]
+        share = 1.0 if budget.unit == "draw" else 1 / m
+        return nodes, [budget.before_rounding(m).part(share).exponential_eps()] * m
 
     def cost(self, quantiles, budget):
-        n_draws = len(quantiles)
-        return exponential_cost([self._eps_of_draw(quantiles, budget)] * n_draws, n_draws)
-
-    def _eps_of_draw(self, quantiles, budget):
-        n_draws = len(quantiles)
-        if budget.unit == "draw":
-            return budget.before_rounding(1).amount
-        return budget.before_rounding(n_draws).part(1 / n_draws).exponential_eps()
+        _, eps = self.nodes_and_eps(quantiles, budget)
+        return exponential_cost(eps, len(eps))
 
     def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
         weights = np.sqrt(np.asarray(shares) / max(shares))  # as zCDP would share

@@ -20,6 +20,8 @@ sums of positive terms: no Fourier transform, whose absolute error would drown i
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +30,20 @@ from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.random import LN2
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms.protocol import Mechanism
+
+
+class JointScore(NamedTuple):
+    """The weight of positions is exp(eta * u) + exp(-clip), which costs eps.
+
+    Where u is below -cutoff, exp(eta * u) is less than `DRAW_ERROR` of exp(-clip). `error` is the
+    largest one of the logarithm of an outcome's probability.
+    """
+
+    eta: float
+    clip: float
+    cutoff: float
+    eps: float
+    error: float
 
 
 @dataclass(frozen=True)
@@ -61,51 +77,34 @@ class JointExponential(Mechanism):
         """
         released = []
         for column, (q, budget) in enumerate(zip(quantiles, budgets, strict=True)):
-            positions = draw_positions(self.weights(ranks, column, q, budget), randomness)
-            cells = np.array([position >> self.cell_bits for position in positions])
-            released.append(ranks.grid.first[column] + cells)
+            weights = JointWeights(self.score(q, budget), ranks, column, q, self.cell_bits)
+            cells = [position >> self.cell_bits for position in weights.draw(randomness)]
+            released.append(ranks.grid.first[column] + np.array(cells))
         return released
 
-    def weights(self, ranks, column, quantiles, budget):
-        """Return the weights of all positions inside the windows of one column."""
-        score = self.score(quantiles, budget)
-        return JointWeights(score, ranks, column, quantiles, self.cell_bits)
-
     def score(self, quantiles, budget):
-        """Return the public constants of the mechanism for this budget."""
-        error = self._error(quantiles, budget)
-        return self._score(quantiles, budget.before_rounding(1, error).exponential_eps())
-
-    def _score(self, quantiles, eps):
-        m = len(quantiles)
-        smallest_gap = float(np.diff([0.0, *quantiles, 1.0]).min())
-        clip = (m * (self.grid_bits + self.cell_bits) + self.spare_bits) * LN2
-        # A perfect choice need not exist, but ranks are integers: one with u >= -(m + 1) does. A
-        # larger eps is not spent in full.
-        eta = min(eps / (4 * (1 - smallest_gap)), clip / (8 * (m + 1)))
-        return JointScore(eta, clip, 4 * (1 - smallest_gap) * eta)
-
-    def _error(self, quantiles, budget):
-        """Return the largest error of the logarithm of an outcome's probability.
+        """Return the public constants of the mechanism for this budget.
 
         Logarithms of weights are added in at most 2 clip / eta steps for each quantile, each with
-        the rounding error of a number below 4 clip. To it comes what is beyond the windows. A
-        budget reduced by the error has larger windows: at least half is left of it
-        (`Budget.before_rounding`).
+        the rounding error of a number below 4 clip. To it comes what is beyond the windows.
         """
         m = len(quantiles)
-        score = self._score(quantiles, budget.part(1 / 2).exponential_eps())
-        steps = (m + 1) * (2 * score.clip / score.eta + m + 64)
-        return 2 * DRAW_ERROR + steps * (4 * score.clip + 100) * 2.0**-53
+        clip = (m * (self.grid_bits + self.cell_bits) + self.spare_bits) * LN2
+        eps_of_eta = 4 * (1 - float(np.diff([0.0, *quantiles, 1.0]).min()))
+        # A perfect choice need not exist, but ranks are integers: one with u >= -(m + 1) does. A
+        # larger eps is not spent in full.
+        largest_eta = clip / (8 * (m + 1))
+        # The error takes at most half of the budget (`Budget.before_rounding`).
+        least_eta = min(budget.part(1 / 2).exponential_eps() / eps_of_eta, largest_eta)
+        steps = (m + 1) * (2 * clip / least_eta + m + 64)
+        error = 2 * DRAW_ERROR + steps * (4 * clip + 100) * 2.0**-53
+        eta = min(budget.before_rounding(1, error).exponential_eps() / eps_of_eta, largest_eta)
+        cutoff = (clip - math.log(DRAW_ERROR)) / eta
+        return JointScore(eta, clip, cutoff, eps_of_eta * eta, error)
 
     def cost(self, quantiles, budget):
-        error = self._error(quantiles, budget)
-        return exponential_cost([self.score(quantiles, budget).eps], 1, error)
-
-    def n_log_weights(self, quantiles, budget):
-        """Return about how many logarithms of weights a release adds up: its time and memory."""
-        score = self._score(quantiles, budget.exponential_eps())
-        return len(quantiles) ** 2 * score.clip / score.eta
+        score = self.score(quantiles, budget)
+        return exponential_cost([score.eps], 1, score.error)
 
     def rank_errors(self, quantiles, budget):
         """Return the standard deviation of the rank of each quantile, for untied data.
@@ -119,25 +118,11 @@ class JointExponential(Mechanism):
         return np.sqrt(j * (m + 1 - j) * (2 * m + 1) / ((m + 1) * (m + 2))) / eta
 
 
-@dataclass(frozen=True)
-class JointScore:
-    """The weight of positions is exp(eta * u) + exp(-clip), which costs eps."""
-
-    eta: float
-    clip: float
-    eps: float
-
-    @property
-    def cutoff(self):
-        """Where u is below -cutoff, exp(eta * u) is less than `DRAW_ERROR` of the floor."""
-        return (self.clip - math.log(DRAW_ERROR)) / self.eta
-
-
-def interval_edges(ranks, column, records, cell_bits):
+def record_places(ranks, column, records, cell_bits):
     """Return the cells (from 0) of records, counted from 0, and their places in these cells.
 
-    F is i behind record i - 1 up to the position of record i. So what would be records before all
-    or behind all stand for the ends: the position before the first, and the last one.
+    What would be records before all or behind all are at the ends: at the position before the
+    first, and at the last one.
     """
     n_records = int(ranks.total_weights[column]) // RECORD_WEIGHT
     first, end = ranks.grid.first[column], ranks.grid.end[column]
@@ -150,36 +135,27 @@ def interval_edges(ranks, column, records, cell_bits):
     return cells, np.where(is_before | is_behind, (1 << cell_bits) - 1, places)
 
 
-def interval_lengths(cells, places, cell_bits):
-    """Return how far each edge is from the one before it, rounded once: positions have 74 bits."""
-    return np.ldexp(np.diff(cells).astype(float), cell_bits) + np.diff(places)
-
-
 def spread_places(numbers, counts, n_bits):
     """Return the places in their cells of records with these `numbers`, of so many in the cell.
 
-    The records of a cell take the first terms of the van der Corput sequence, among 2^n_bits
-    places: half of them, rounded up, are in the lower half, and so on. So they are spread evenly,
-    one record more leaves the places of all others as they are, and the place of any record is
-    found without looking at the others.
+    The largest power of 2 among the records cuts the 2^n_bits places of the cell into equal gaps,
+    and all others halve the first of these gaps. So the records are spread over the cell, and one
+    record more leaves the places of all others as they are.
     """
-    places = np.zeros_like(numbers)
-    for bit in range(n_bits - 1, -1, -1):
-        if counts.max(initial=0) <= 1:  # a single record is at the lowest place
-            break
-        in_lower = (counts + 1) // 2
-        is_upper = numbers >= in_lower
-        places += is_upper.astype(np.int64) << bit
-        numbers = np.where(is_upper, numbers - in_lower, numbers)
-        counts = np.where(is_upper, counts - in_lower, in_lower)
-    return places
+    if counts.max() <= 1:  # most columns have no ties
+        return np.zeros_like(numbers)
+    n_gaps = 1 << (np.frexp(np.maximum(counts, 1))[1].astype(np.int64) - 1)
+    n_halved = counts - n_gaps
+    half_gaps = np.maximum(numbers, 2 * (numbers - n_halved))
+    return (half_gaps * (2.0 ** (n_bits - 1) / n_gaps)).astype(np.int64)
 
 
 class JointWeights:
     """Logarithms of the sums of exp(eta * u) over positions inside the windows.
 
-    The window of the j-th quantile has the ranks around ``floors[j]``, and index i in it is the
-    i-th of them. Ranks that do not exist have intervals of length 0.
+    The window of the j-th quantile has the ranks around ``anchors[j]``, which is at most m below
+    the target, and index i in it is the i-th of them. Ranks that do not exist have intervals of
+    length 0.
 
     Quantiles in the same interval are a *group*. `starts[j][i]` adds up all placements of the
     quantiles 0 .. j in which the j-th begins a group in interval i, but for the choice of its
@@ -192,48 +168,49 @@ class JointWeights:
         self.n_positions = int(ranks.grid.end[column] - ranks.grid.first[column]) << cell_bits
         n_records = int(ranks.total_weights[column]) // RECORD_WEIGHT
         targets = [Fraction(float(q)) * n_records for q in quantiles]
-        self.floors = np.array([math.floor(target) for target in targets])
-        self.remainders = np.array([float(target % 1) for target in targets])
-        half = math.floor(min(score.cutoff / 2, n_records)) + 1
-        self.errors = np.arange(-half, half + 1) - self.remainders[:, None]
-        records = self.floors[:, None] + np.arange(-half - 1, half + 1)
-        self.edges = interval_edges(ranks, column, records, cell_bits)
+        # Anchors are as far apart as their targets, rounded down.
+        steps = [math.floor(high - low) for low, high in pairwise((0, *targets))]
+        self.anchors = list(accumulate(steps))
+        half = math.floor(min(score.cutoff / 2, n_records)) + len(quantiles)
+        errors = [float(a - target) for a, target in zip(self.anchors, targets, strict=True)]
+        self.errors = np.array(errors)[:, None] + np.arange(-half, half + 1)
+        # F is i behind record i - 1 up to the position of record i.
+        records = np.array(self.anchors)[:, None] + np.arange(-half - 1, half + 1)
+        self.cells, self.places = record_places(ranks, column, records, cell_bits)
+        lengths = np.ldexp(np.diff(self.cells).astype(float), cell_bits) + np.diff(self.places)
         with np.errstate(divide="ignore"):
-            self.log_lengths = np.log(interval_lengths(*self.edges, cell_bits))
+            self.log_lengths = np.log(lengths)
         self.starts, self.totals = [], []
         for j in range(len(quantiles)):
             self.starts.append(self._starts(j))
             self.totals.append(self._totals(j))
 
     def edge(self, j, index):
-        """Return the position before an interval in the j-th window, as a whole number."""
-        cell, place = (int(of_edges[j, index]) for of_edges in self.edges)
-        return (cell << self.cell_bits) + place
+        """Return the position before an interval in the j-th window: exactly, as it has 74 bits."""
+        return (int(self.cells[j, index]) << self.cell_bits) + int(self.places[j, index])
 
     def gap(self, first, last):
         """Return how much larger the index of a rank is in one window than in a later one."""
-        return int(self.floors[last] - self.floors[first])
+        return self.anchors[last] - self.anchors[first]
 
     def _starts(self, j):
         """Return log sum_i' exp(totals[j-1][i'] - eta |e_j(i) - e_{j-1}(i')|) for all i.
 
-        The sum is over all i' whose rank is below that of i: ``i' < i + gap``.
+        The sum is over all i' whose rank is below that of i: ``i' < i + gap``. With a remainder
+        in [0, 1), the error climbs by i - i' - remainder where i' < i, and falls elsewhere.
         """
         eta = self.score.eta
         if j == 0:
             return -eta * np.abs(self.errors[0])
-        gap, remainder = self.gap(j - 1, j), self.remainders[j] - self.remainders[j - 1]
-        # The error climbs by i - i' - remainder where i' <= i - lag, and falls elsewhere.
-        lag = int(remainder > 0 or gap == 0)
-        least_climb = lag - remainder
-        size = self.totals[j - 1].size
-        totals = np.pad(self.totals[j - 1], 1, constant_values=-np.inf)
-        climbs = decaying_sums(totals, eta)[1 - lag :][:size] - eta * least_climb
-        width = min(gap + lag - 1, totals.size)
-        if width == 0:
-            return climbs
-        falls = sliding_sums(totals, eta, width)[2 - lag :][:size] - eta * (1 - least_climb)
-        return np.logaddexp(climbs, falls)
+        totals, gap = self.totals[j - 1], self.gap(j - 1, j)
+        remainder = self.errors[j - 1, 0] - self.errors[j, 0]
+        sums = np.full(totals.size, -np.inf)
+        up_to = sliding_sums(totals[::-1], eta, totals.size)[::-1]
+        sums[1:] = up_to[:-1] - eta * (1 - remainder)
+        if gap > 0:
+            falls = sliding_sums(totals, eta, min(gap, totals.size)) - eta * remainder
+            np.logaddexp(sums, falls, out=sums)
+        return sums
 
     def _totals(self, j):
         """Add up the sizes of all groups that can end with the j-th quantile."""
@@ -254,9 +231,9 @@ class JointWeights:
         gap = self.gap(first, j)
         starts = self.starts[first][begin + gap : end + gap]
         choices = size * self.log_lengths[j, begin : begin + starts.size] - math.lgamma(size + 1)
-        # Between quantiles with the same rank the error falls by the rank wanted between them.
-        length = gap + self.remainders[j] - self.remainders[first]
-        return starts + choices - self.score.eta * length
+        # By so much the error falls between quantiles of the same rank.
+        fall = self.errors[first, 0] + gap - self.errors[j, 0]
+        return starts + choices - self.score.eta * fall
 
     def last_intervals(self):
         """Return the log weights of the intervals of the last quantile."""
@@ -272,11 +249,23 @@ class JointWeights:
         step = self.errors[j + 1, index] - self.errors[j, below]
         return self.totals[j][below] - self.score.eta * np.abs(step)
 
-
-def decaying_sums(log_terms, eta):
-    """Return log sum_{s <= i} exp(log_terms[s] - eta (i - s)) for each i."""
-    tilt = eta * np.arange(log_terms.size)
-    return np.logaddexp.accumulate(log_terms + tilt) - tilt
+    def draw(self, randomness):
+        """Draw ascending positions with probability proportional to exp(eta * u) + floor."""
+        m, last = len(self.anchors), self.last_intervals()
+        of_floors = m * math.log(self.n_positions) - math.lgamma(m + 1) - self.score.clip
+        index = log_race(np.append(last, of_floors), randomness)
+        if index == last.size:
+            return sorted(draw_between(-1, self.n_positions - 1, m, randomness))
+        positions, j = [], m - 1
+        while j >= 0:
+            size = 1 + log_race(self.group_sizes(j, index), randomness)
+            edges = self.edge(j, index), self.edge(j, index + 1)
+            positions += draw_between(*edges, size, randomness)
+            index += self.gap(j - size + 1, j)
+            j -= size
+            if j >= 0:
+                index = log_race(self.intervals_before(j, index), randomness)
+        return sorted(positions)
 
 
 def sliding_sums(log_terms, eta, width):
@@ -285,36 +274,14 @@ def sliding_sums(log_terms, eta, width):
     In blocks as wide as the sum, every sum is the end of one block and the beginning of the next:
     nothing is subtracted.
     """
-    n_blocks = -(-log_terms.size // width)
-    blocks = np.full((n_blocks + 1, width), -np.inf)
+    blocks = np.full((-(-log_terms.size // width), width), -np.inf)
     blocks.flat[: log_terms.size] = log_terms
     tilt = eta * np.arange(width)
     blocks -= tilt
-    sums = np.logaddexp.accumulate(blocks[:-1, ::-1], axis=1)[:, ::-1]
+    sums = np.logaddexp.accumulate(blocks[:, ::-1], axis=1)[:, ::-1]
     of_next = np.logaddexp.accumulate(blocks[1:], axis=1)
-    sums[:, 1:] = np.logaddexp(sums[:, 1:], of_next[:, :-1] - eta * width)
-    sums += tilt
-    return sums.ravel()[: log_terms.size]
-
-
-def draw_positions(weights, randomness):
-    """Draw ascending positions with probability proportional to exp(eta * u) + floor."""
-    m, last = len(weights.floors), weights.last_intervals()
-    of_floors = m * math.log(weights.n_positions) - math.lgamma(m + 1) - weights.score.clip
-    index = log_race(np.append(last, of_floors), randomness)
-    if index == last.size:
-        return sorted(_integer_below(weights.n_positions, randomness) for _ in range(m))
-    positions, j = [], m - 1
-    while j >= 0:
-        size = 1 + log_race(weights.group_sizes(j, index), randomness)
-        left, right = weights.edge(j, index), weights.edge(j, index + 1)
-        positions += [left + 1 + _integer_below(right - left, randomness) for _ in range(size)]
-        first = j - size + 1
-        index += weights.gap(first, j)
-        j = first - 1
-        if j >= 0:
-            index = log_race(weights.intervals_before(j, index), randomness)
-    return sorted(positions)
+    sums[:-1, 1:] = np.logaddexp(sums[:-1, 1:], of_next[:, :-1] - eta * width)
+    return (sums + tilt).ravel()[: log_terms.size]
 
 
 def log_race(log_weights, randomness):
@@ -322,11 +289,11 @@ def log_race(log_weights, randomness):
     return int(np.argmin(np.log(randomness.exponentials(log_weights.size)) - log_weights))
 
 
-def _integer_below(bound, randomness):
-    """Return a number in 0 .. bound - 1, of any size, all equally likely."""
-    n_bits = (bound - 1).bit_length()
-    while True:
-        words = randomness.words(n_bits // 64 + 1)
-        number = int.from_bytes(words.tobytes(), "little") % (1 << n_bits)
-        if number < bound:
-            return number
+def draw_between(left, right, n, randomness):
+    """Return `n` positions behind `left` and up to `right`, all equally likely.
+
+    Each is a random number of 192 bits times the number of positions: none of fewer than 2^74
+    positions has a probability that is wrong by more than 2^-118 of it.
+    """
+    numbers = [int.from_bytes(randomness.words(3).tobytes(), "little") for _ in range(n)]
+    return [left + 1 + (number * (right - left) >> 192) for number in numbers]

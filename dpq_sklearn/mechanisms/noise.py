@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import DRAW_ERROR, ROUNDING, Cost
+from dpq_sklearn.accounting.budgets import DRAW_ERROR, Cost, exponential_cost
 
 # Less noise than this has outcomes so improbable that a float cannot hold their probability.
 # A larger budget is not spent in full.
@@ -27,19 +27,20 @@ class CountNoise:
     discrete Gaussian of variance unit^2 / (2 rho), which costs rho (Canonne, Kamath, Steinke 2020,
     Theorem 4) at half the variance of Laplace, and has no finite eps. Rounding is reserved for
     each count.
+
+    A relative error of k in all, k = n_counts * DRAW_ERROR / 2, adds at most (2 + 1 / (a - 1)) k to
+    the divergence of order a. It increases with a, so below a = 1 + t the value at 1 + t serves:
+    rho t + (2 + 1 / t) k more than rho. The best t is sqrt(k / rho). So Gaussian noise costs
+    2 sqrt(k rho) + 2 k more, less than n_counts draws with errors of sqrt(DRAW_ERROR / 2) do.
     """
 
     def __init__(self, budget, n_counts=1, unit=1):
         self._n_counts, self._unit, self._budget = n_counts, unit, budget
+        self._error = DRAW_ERROR if budget.unit == "eps" else math.sqrt(DRAW_ERROR / 2)
+        ideal = budget.before_rounding(n_counts, self._error).amount
         if budget.unit == "eps":
-            self._rate = min(budget.before_rounding(n_counts).amount / unit, LARGEST_RATE)
+            self._rate = min(ideal / unit, LARGEST_RATE)
         else:
-            ideal = budget.amount * (1 - ROUNDING) - _gaussian_errors(budget.amount, n_counts)
-            if not ideal > budget.amount / 2:
-                raise ValueError(
-                    f"rho must be larger: {budget.amount:.3g} a feature is too little to be "
-                    "guaranteed in floating point."
-                )
             self._variance = max(unit**2 / (2 * ideal), LEAST_VARIANCE)
 
     def draw(self, randomness):
@@ -51,28 +52,15 @@ class CountNoise:
     def cost(self):
         """Return what it costs in eps and in rho."""
         if self._budget.unit == "rho":
-            rho = self._unit**2 / (2 * self._variance)
-            return Cost(
-                math.inf, (rho + _gaussian_errors(rho, self._n_counts)) * (1 + ROUNDING / 2)
-            )
-        eps = self._rate * self._unit + 4 * self._n_counts * DRAW_ERROR
-        return Cost(eps * (1 + ROUNDING / 2), eps**2 / 2 * (1 + ROUNDING))
+            eps_of_rho = 2 * self._unit / math.sqrt(self._variance)  # sqrt(8 rho)
+            return Cost(math.inf, exponential_cost([eps_of_rho], self._n_counts, self._error).rho)
+        eps = exponential_cost([self._rate * self._unit], self._n_counts).eps
+        return Cost(eps, eps**2 / 2)
 
     def deviation(self):
-        """Return the standard deviation of the noise, in units."""
+        """Return the standard deviation of the noise, in multiples of `unit`."""
         variance = 2 / self._rate**2 if self._budget.unit == "eps" else self._variance
         return math.sqrt(variance) / self._unit
-
-
-def _gaussian_errors(rho, n_counts):
-    """Return what errors of the probabilities of all Gaussian noises can add to their rho.
-
-    With a relative error of k in all, k = n_counts * DRAW_ERROR, the divergence of order a grows by
-    at most (2 + 1 / (a - 1)) k. It increases with a, so below a = 1 + t the value at 1 + t serves:
-    rho t + (2 + 1 / t) k more than rho. The best t is sqrt(k / rho).
-    """
-    k = n_counts * DRAW_ERROR
-    return 2 * math.sqrt(k * rho) + 2 * k
 
 
 def geometrics(rate, n, randomness):
@@ -87,17 +75,14 @@ def geometrics(rate, n, randomness):
     high_rate = math.ldexp(rate, shift)
     most = max(1, math.ceil(16 / high_rate))
     thresholds = np.exp(-high_rate * np.arange(most, 0, -1))
-    high = np.zeros(n, dtype=np.int64)
-    unfinished = np.arange(n)
-    while unfinished.size:
-        uniforms = randomness.uniforms(unfinished.size)
-        steps = most - np.searchsorted(thresholds, uniforms, side="right")
-        high[unfinished] += steps
-        unfinished = unfinished[steps == most]
+    high, is_unfinished = np.zeros(n, dtype=np.int64), np.ones(n, dtype=bool)
+    while is_unfinished.any():
+        steps = most - np.searchsorted(thresholds, randomness.uniforms(n), side="right")
+        high += steps * is_unfinished
+        is_unfinished &= steps == most
 
     def low_parts(size):
-        words = randomness.words(size) & np.uint64((1 << shift) - 1)
-        proposed = words.astype(np.int64)
+        proposed = randomness.words(size).astype(np.int64) & ((1 << shift) - 1)
         return proposed, randomness.exponentials(size) > rate * proposed
 
     return (high << shift) + _kept(low_parts, n)
@@ -105,12 +90,9 @@ def geometrics(rate, n, randomness):
 
 def _kept(propose, n):
     """Return `n` integers: `propose(size)` gives proposals and whether to keep each of them."""
-    integers = np.empty(n, dtype=np.int64)
-    unfinished = np.arange(n)
-    while unfinished.size:
-        proposed, is_kept = propose(unfinished.size)
-        integers[unfinished[is_kept]] = proposed[is_kept]
-        unfinished = unfinished[~is_kept]
+    integers, is_kept = propose(n)
+    if not is_kept.all():
+        integers[~is_kept] = _kept(propose, np.count_nonzero(~is_kept))
     return integers
 
 

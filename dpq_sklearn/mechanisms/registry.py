@@ -15,7 +15,6 @@ MECHANISMS = {
     "auto": AutomaticChoice(),
 }
 
-
 # What the names stand for where the rows of a person share the weight of one record.
 WITH_GROUPS = {name: mechanism for name, mechanism in MECHANISMS.items() if mechanism.takes_weights}
 WITH_GROUPS["auto"] = MECHANISMS["aq"]

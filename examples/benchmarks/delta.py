@@ -11,7 +11,7 @@ import argparse
 
 import numpy as np
 
-from dpq_sklearn.engine.random import SystemRandomness
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import Ranks
 from dpq_sklearn.release import plan_release
 
@@ -33,7 +33,7 @@ def plan_of(n_features, n_bins, request):
 def mean_rank_error(plan, values):
     """Return the error of one release, from `values` of shape (n_features, n), ascending."""
     ranks = Ranks.of_sorted(values, plan.grid)
-    released = plan.mechanism.release(ranks, plan.quantiles, plan.budgets, SystemRandomness())
+    released = plan.mechanism.release(ranks, plan.quantiles, plan.budgets, make_randomness(None))
     errors = [
         np.searchsorted(x, plan.grid.middles(cells, column)) - np.multiply(q, x.size)
         for column, (x, cells, q) in enumerate(zip(values, released, plan.quantiles, strict=True))

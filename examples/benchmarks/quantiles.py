@@ -13,7 +13,7 @@ from timing import best_seconds, compare, header
 from dpq_sklearn import dp_quantiles
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.random import SystemRandomness
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import Ranks
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
@@ -31,7 +31,9 @@ def sorted_ranks(rng, n):
 
 def release_of(mechanism, ranks, q):
     """Return a function that draws the quantiles of one column with eps = 1."""
-    return partial(mechanism.release, ranks, [tuple(q)], [Budget(1.0, "eps")], SystemRandomness())
+    return partial(
+        mechanism.release, ranks, [tuple(q)], [Budget(1.0, "eps")], make_randomness(None)
+    )
 
 
 def peak_in_columns(function, column):
