@@ -10,6 +10,7 @@ import html
 import sys
 import warnings
 from dataclasses import replace
+from functools import lru_cache
 from itertools import takewhile
 from traceback import walk_stack
 
@@ -18,6 +19,7 @@ from scipy.special import expit
 
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.noise import CountNoise
+from dpq_sklearn.mechanisms.protocol import of_column
 
 # An edge that is expected to be further off than this, in bins, is too far off to be useful.
 TOO_FAR_OFF = 0.5
@@ -54,6 +56,28 @@ def cautious_count(n_rows, count_budget):
     return max(n_rows - CountNoise(count_budget).deviation(), 1.0)
 
 
+@lru_cache(maxsize=256)
+def even_quantiles(n_bins):
+    """Return the quantiles between bins that hold equally many rows."""
+    return tuple((np.arange(1, n_bins) / n_bins).tolist())
+
+
+def rank_errors(plan):
+    """Return the expected errors in rank of the quantiles of each column."""
+    return [errors.copy() for errors in _map_columns(plan, lambda q, errors, bounds: errors)]
+
+
+def _map_columns(plan, function):
+    """Return ``function(quantiles, rank errors, bounds)``, once for columns that are alike."""
+    columns = list(zip(plan.quantiles, plan.budgets, plan.bounds, strict=True))
+    errors_of = plan.mechanism.rank_errors
+    found = {
+        (q, budget, bounds): function(q, of_column(errors_of, q, budget), bounds)
+        for q, budget, bounds in set(columns)
+    }
+    return [found[column] for column in columns]
+
+
 def errors_in_bins(plan, n_rows):
     """Return the expected error of the edges of each column in bins, if there are `n_rows` rows.
 
@@ -61,13 +85,13 @@ def errors_in_bins(plan, n_rows):
     data altogether.
     """
 
-    def error(quantiles, rank_errors, bounds):
+    def error(quantiles, errors, bounds):
         needed = NATS_TO_FIND if np.isfinite(bounds).all() else NATS_TO_FIND_OPEN
-        lost = expit(needed - _nats_for_the_data(quantiles, rank_errors, n_rows))
-        found = np.minimum(rank_errors / n_rows, LOST).mean()
+        lost = expit(needed - _nats_for_the_data(quantiles, errors, n_rows))
+        found = np.minimum(errors / n_rows, LOST).mean()
         return np.sqrt((1 - lost) * found**2 + lost * LOST**2) * (len(quantiles) + 1)
 
-    return np.array(plan.map_columns(error))
+    return np.array(_map_columns(plan, error))
 
 
 def _nats_for_the_data(quantiles, rank_errors, n_rows):
@@ -91,7 +115,7 @@ def _most_bins(plan):
 
 def chosen_plan(plans, n_rows):
     """Return which of several plans, each finer than the one before, a released count asks for."""
-    if np.isnan(plans[0].rank_errors()[0]).any():  # they depend on the data: judge by AQ's
+    if np.isnan(rank_errors(plans[0])[0]).any():  # they depend on the data: judge by AQ's
         as_aq = [replace(plan, mechanism=ApproximateQuantiles()) for plan in plans]
         return plans[as_aq.index(chosen_plan(as_aq, n_rows))]
     n_low = cautious_count(n_rows, plans[0].count_budget)
@@ -102,8 +126,10 @@ def chosen_plan(plans, n_rows):
     n_likely = max(n_rows, CountNoise(plans[0].count_budget).deviation() / 2)
 
     def chance(plan):
-        nats = plan.map_columns(lambda q, errors, bounds: _nats_for_the_data(q, errors, n_likely))
-        return np.mean(nats) + np.log(_most_bins(plan))
+        def nats(quantiles, errors, bounds):
+            return _nats_for_the_data(quantiles, errors, n_likely)
+
+        return np.mean(_map_columns(plan, nats)) + np.log(_most_bins(plan))
 
     return max((plan for plan in plans if _most_bins(plan) <= MOST_LOST_BINS), key=chance)
 
@@ -190,7 +216,7 @@ def _advice(released, error, count_name, replan):
     delta = float(USUAL_DELTA)
     if unit == "eps" and plan.loss.delta == 0 and delta < plan.loss.eps / 1000:
         plans = replan(), replan(delta=delta)
-        without, with_delta = (np.concatenate(each.rank_errors()).mean() for each in plans)
+        without, with_delta = (np.concatenate(rank_errors(each)).mean() for each in plans)
         times = without / with_delta
         if times > WORTH_A_WORD:
             advice.append(f"delta={USUAL_DELTA} (error {times:.2g} times smaller)")

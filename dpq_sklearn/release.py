@@ -16,12 +16,7 @@ from traceback import clear_frames
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import (
-    Budget,
-    Cost,
-    checked_request,
-    feature_shares,
-)
+from dpq_sklearn.accounting.budgets import Budget, Cost, checked_request, feature_shares
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
 from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss
 from dpq_sklearn.decimals import shortest_decimals
@@ -29,6 +24,7 @@ from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
 from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.ledger.ledger import charge
 from dpq_sklearn.mechanisms.noise import CountNoise
+from dpq_sklearn.mechanisms.protocol import of_column
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.quality import chosen_plan
 
@@ -61,22 +57,6 @@ class ReleasePlan:
     count_budget: Budget | None
     loss: PrivacyLoss
     finer_plans: tuple = ()
-
-    def map_columns(self, function):
-        """Return ``function(quantiles, expected rank errors, bounds)`` of each column.
-
-        It is worked out once for columns that are alike.
-        """
-        columns = list(zip(self.quantiles, self.budgets, self.bounds, strict=True))
-        found = {
-            (q, budget, bounds): function(q, _rank_errors_of(self.mechanism, q, budget), bounds)
-            for q, budget, bounds in set(columns)
-        }
-        return [found[column] for column in columns]
-
-    def rank_errors(self):
-        """Return the expected errors in rank of the quantiles of each column."""
-        return [errors.copy() for errors in self.map_columns(lambda q, errors, bounds: errors)]
 
     def chosen(self, n_rows):
         """Return the plan that the released number of rows asks for."""
@@ -179,11 +159,12 @@ def plan_release(
     def predicted_error(account):
         """Return the predicted error, a little more if a delta is spent for it."""
         columns = Counter(zip(quantiles, account.budgets, strict=True)).items()
-        error = sum(mechanism.typical_error(*column) * n for column, n in columns)
+        error = sum(of_column(mechanism.typical_error, *column) * n for column, n in columns)
         return error * (1.02 if account.delta else 1.0)
 
     account = min(accounts, key=predicted_error)
-    costs = [_cost_of(mechanism, *of) for of in zip(quantiles, account.budgets, strict=True)]
+    columns = zip(quantiles, account.budgets, strict=True)
+    costs = [of_column(mechanism.cost, *column) for column in columns]
     if account.count_budget is not None:
         costs.append(CountNoise(account.count_budget).cost())
     loss = account.loss(costs, eps, rho, neighbours)
@@ -191,18 +172,7 @@ def plan_release(
     return ReleasePlan(mechanism, quantiles, bounds, _grid_of(bounds, resolution), *budgets, loss)
 
 
-# A fit is repeated many times in a search, and columns mostly have equal quantiles and budgets.
-_grid_of = lru_cache(maxsize=64)(make_grid)
-
-
-@lru_cache(maxsize=1024)
-def _cost_of(mechanism, quantiles, budget):
-    return mechanism.cost(quantiles, budget)
-
-
-@lru_cache(maxsize=1024)
-def _rank_errors_of(mechanism, quantiles, budget):
-    return mechanism.rank_errors(quantiles, budget)
+_grid_of = lru_cache(maxsize=64)(make_grid)  # a fit is repeated many times in a search
 
 
 def _accounts(shares, eps, delta, rho, share_of_count=0.0, count_is_apart=False):
@@ -224,12 +194,6 @@ def _accounts(shares, eps, delta, rho, share_of_count=0.0, count_is_apart=False)
         if rho_left > 0:
             accounts.append(account(rho_left, "rho", delta))
     return accounts
-
-
-@lru_cache(maxsize=256)
-def even_quantiles(n_bins):
-    """Return the quantiles between bins that hold equally many rows."""
-    return tuple((np.arange(1, n_bins) / n_bins).tolist())
 
 
 def plan_fit(candidates, **request):

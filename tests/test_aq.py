@@ -18,7 +18,7 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms import aq as aq_module
-from dpq_sklearn.mechanisms.aq import eps_of_nodes, quantile_nodes
+from dpq_sklearn.mechanisms.aq import quantile_nodes
 from dpq_sklearn.mechanisms.rank_errors import level_pattern
 from tests.enumeration import (
     AQ,
@@ -513,9 +513,7 @@ def test_batched_ratios_are_those_of_the_joint_distribution(nasty):
 def test_every_path_of_the_tree_spends_at_most_the_budget(m, unit):
     quantiles = tuple(np.arange(1, m + 1) / (m + 1))
     paths = {(0, m + 1): []}
-    for node, eps in zip(
-        quantile_nodes(quantiles), eps_of_nodes(quantiles, Budget(0.7, unit)), strict=True
-    ):
+    for node, eps in zip(*AQ.nodes_and_eps(quantiles, Budget(0.7, unit)), strict=True):
         path = [*paths.pop((node.below, node.above)), eps]
         paths[node.below, node.index] = paths[node.index, node.above] = path
     spent = [sum(eps if unit == "eps" else eps**2 / 8 for eps in path) for path in paths.values()]
@@ -526,7 +524,8 @@ def test_every_path_of_the_tree_spends_at_most_the_budget(m, unit):
 def test_tree_of_a_power_of_two_less_one_asks_for_medians_with_about_equal_shares():
     quantiles = tuple(np.arange(1, 8) / 8)
     assert [node.q for node in quantile_nodes(quantiles)] == pytest.approx([0.5] * 7)
-    assert eps_of_nodes(quantiles, Budget(3.0, "eps")) == pytest.approx([1.0] * 7, rel=0.15)
+    _, eps = AQ.nodes_and_eps(quantiles, Budget(3.0, "eps"))
+    assert eps == pytest.approx([1.0] * 7, rel=0.15)
 
 
 @pytest.mark.parametrize(("m", "n_early"), [(11, 0), (9, 2), (4, 1), (19, 4), (7, 0)])

@@ -15,7 +15,7 @@ from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import Ranks
-from dpq_sklearn.mechanisms.aq import ApproximateQuantiles, eps_of_nodes, quantile_nodes
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.planning.expected_error import planned
 from dpq_sklearn.quality import AUTO_BINS, TOO_FAR_OFF, errors_in_bins
 
@@ -75,7 +75,7 @@ def test_variances_equal_the_matrix_of_shares(m):
     q, budget = np.arange(1, m + 1) / (m + 1), Budget(1.0, "eps")
     shares = np.zeros((m + 2, m))
     of_column = tuple(q.tolist()), budget
-    for node, eps in zip(quantile_nodes(of_column[0]), eps_of_nodes(*of_column), strict=True):
+    for node, eps in zip(*ApproximateQuantiles().nodes_and_eps(*of_column), strict=True):
         shares[node.index] = node.q * shares[node.above] + (1 - node.q) * shares[node.below]
         shares[node.index, node.index - 1] += np.sqrt(8) * max(node.q, 1 - node.q) / eps
     expected = np.sqrt((shares[1:-1] ** 2).sum(axis=1))

@@ -31,14 +31,7 @@ from dpq_sklearn.estimators.compat import (
 )
 from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.release import (
-    even_quantiles,
-    neighbours_of,
-    no_data_in_frames,
-    pay,
-    plan_fit,
-    release,
-)
+from dpq_sklearn.release import neighbours_of, no_data_in_frames, pay, plan_fit, release
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -331,7 +324,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         else:
             candidates = [self._bins_of_features(n_features, names)]
         return plan_fit(
-            [list(map(even_quantiles, n_bins)) for n_bins in candidates],
+            [list(map(quality.even_quantiles, n_bins)) for n_bins in candidates],
             eps=self.eps,
             delta=self.delta,
             rho=self.rho,

@@ -12,6 +12,7 @@ from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.binning import with_outer_edges
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
 from dpq_sklearn.estimators.parameters import DEFAULT_BINS, bins_of_features
+from dpq_sklearn.quality import rank_errors
 
 
 class DPKBinsDiscretizer(PrivateQuantileTransformer):
@@ -121,7 +122,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.n_bins_ = np.array([len(q) + 1 for q in plan.quantiles])
         edges = map(with_outer_edges, released.quantiles, plan.bounds)
         self.bin_edges_ = np.fromiter(edges, dtype=object)
-        self.rank_error_ = np.fromiter(plan.rank_errors(), dtype=object)
+        self.rank_error_ = np.fromiter(rank_errors(plan), dtype=object)
 
     def _bins_of_features(self, n_features, names):
         return bins_of_features(self.n_bins, n_features, names)

@@ -11,7 +11,7 @@ from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators import compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, StrOptions
-from dpq_sklearn.quality import AUTO_BINS
+from dpq_sklearn.quality import AUTO_BINS, rank_errors
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
 TAIL_KNOTS = 10
@@ -112,7 +112,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.references_ = knot_references(np.array(plan.quantiles[0]))
         knots = list(map(knot_values, released.quantiles, plan.bounds))
         self.quantiles_ = np.column_stack(knots)
-        self.rank_error_ = np.column_stack(plan.rank_errors())
+        self.rank_error_ = np.column_stack(rank_errors(plan))
 
     def _private_edges(self):
         return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)

@@ -57,29 +57,6 @@ def quantile_nodes(quantiles):
     return tuple(nodes)
 
 
-@lru_cache(maxsize=256)
-def eps_of_levels(quantiles, budget):
-    """Return the eps of the levels of the tree, and that of early leaves (0 if there are none).
-
-    All nodes of a level have one eps, but for *early leaves*: those in the last level but one. A
-    record meets the last two levels or an early leaf, which gets what both levels spend.
-    """
-    levels, early = level_pattern(quantile_nodes(quantiles), budget.norm)
-    ideal = budget.before_rounding(len(quantiles))
-    least = ideal.amount
-    if budget.unit != "draw":
-        least = ideal.exponential_eps() / np.linalg.norm(levels, budget.norm)
-    return tuple((least * levels).tolist()), float(least * early)
-
-
-@lru_cache(maxsize=256)
-def eps_of_nodes(quantiles, budget):
-    """Return the eps of each of the `quantile_nodes`."""
-    levels, early = eps_of_levels(quantiles, budget)
-    nodes = quantile_nodes(quantiles)
-    return tuple(early if is_early_leaf(node, nodes) else levels[node.depth] for node in nodes)
-
-
 # Arrays of nodes of one level of the trees of all columns, which are drawn together: not more of
 # them than stay in the cache with all that they look at.
 Level = namedtuple("Level", ("column", "eps", *QuantileNode._fields))
@@ -103,10 +80,31 @@ def levels_of_columns(mechanism, quantiles, budgets):
 class ApproximateQuantiles(Mechanism):
     """The AQ mechanism."""
 
+    def nodes(self, quantiles):
+        """Return the nodes of a column, level by level."""
+        return quantile_nodes(tuple(map(float, quantiles)))
+
+    def pattern(self, quantiles, norm):
+        """Return the eps of the levels that a record meets, as `level_pattern` does."""
+        return level_pattern(self.nodes(quantiles), norm)
+
+    def eps_of_levels(self, quantiles, budget):
+        """Return the eps of the levels that a record meets, and that of early leaves, or 0.
+
+        All nodes of a level have one eps, but for *early leaves*: those in the last level but one.
+        A record meets the last two levels or an early leaf, which gets what both levels spend.
+        """
+        levels, early = self.pattern(quantiles, budget.norm)
+        ideal = budget.before_rounding(len(quantiles))
+        least = ideal.amount
+        if budget.unit != "draw":
+            least = ideal.exponential_eps() / np.linalg.norm(levels, budget.norm)
+        return (least * levels).tolist(), float(least * early)
+
     def nodes_and_eps(self, quantiles, budget):
         """Return the nodes of a column, level by level, and the eps of each."""
-        quantiles = tuple(map(float, quantiles))
-        return quantile_nodes(quantiles), eps_of_nodes(quantiles, budget)
+        nodes, (levels, early) = self.nodes(quantiles), self.eps_of_levels(quantiles, budget)
+        return nodes, [early if is_early_leaf(n, nodes) else levels[n.depth] for n in nodes]
 
     def release(self, ranks, quantiles, budgets, randomness):
         """Return one cell for each of the ascending distinct quantiles of each column, ascending.
@@ -150,8 +148,8 @@ class ApproximateQuantiles(Mechanism):
 
     def cost(self, quantiles, budget):
         """Return what `release` costs: that of the more expensive path, by all levels or not."""
-        levels, early = eps_of_levels(tuple(map(float, quantiles)), budget)
-        paths = [levels, (*levels[:-2], early)] if early else [levels]
+        levels, early = self.eps_of_levels(quantiles, budget)
+        paths = [levels, [*levels[:-2], early]] if early else [levels]
         costs = [exponential_cost(path, len(quantiles)) for path in paths]
         return Cost(*map(max, zip(*costs, strict=True)))
 
@@ -163,11 +161,10 @@ class ApproximateQuantiles(Mechanism):
         which those with early leaves are forks.
         """
         weights = np.sqrt(np.asarray(shares) / max(shares)).tolist()  # as zCDP would share
-        patterns = {q: level_pattern(quantile_nodes(q), norm=2) for q in set(quantiles)}
         pattern, instead = [], []
         # No column looks at another, so any order that keeps its levels in order is right.
         for weight, of_column in sorted(zip(weights, quantiles, strict=True), reverse=True):
-            levels, early = patterns[of_column]
+            levels, early = self.pattern(of_column, norm=2)
             pattern += (weight * levels).tolist()
             instead += [0.0] * len(levels)
             if early:

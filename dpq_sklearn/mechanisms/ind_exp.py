@@ -6,8 +6,6 @@ so the budget is shared by all quantiles and not only by the levels of a tree.
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import Budget, exponential_cost
-from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles, QuantileNode
 
 
@@ -25,20 +23,11 @@ class IndependentExponential(ApproximateQuantiles):
         """
         return list(map(np.sort, super().release(ranks, quantiles, budgets, randomness)))
 
-    def nodes_and_eps(self, quantiles, budget):
-        """Return a node for each quantile, a leaf over the whole column, and the eps of each."""
-        m = len(quantiles)
-        nodes = [QuantileNode(0, i, 0, m + 1, -1, q, True) for i, q in enumerate(quantiles, 1)]
-        share = 1.0 if budget.unit == "draw" else 1 / m
-        return nodes, [budget.before_rounding(m).part(share).exponential_eps()] * m
+    def nodes(self, quantiles):
+        """Return a node for each quantile: leaves over the whole column."""
+        end = len(quantiles) + 1
+        return [QuantileNode(0, i, 0, end, -1, q, True) for i, q in enumerate(quantiles, 1)]
 
-    def cost(self, quantiles, budget):
-        _, eps = self.nodes_and_eps(quantiles, budget)
-        return exponential_cost(eps, len(eps))
-
-    def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
-        weights = np.sqrt(np.asarray(shares) / max(shares))  # as zCDP would share
-        # The draws do not look at each other: any order is right.
-        pattern = np.sort(np.repeat(weights, [len(q) for q in quantiles]))[::-1]
-        scale = largest_scale(tuple(pattern.tolist()), eps, delta, first=2 * count_eps)
-        return tuple(Budget(scale * weight, "draw") for weight in weights.tolist())
+    def pattern(self, quantiles, norm):
+        """Return equal eps: a record meets all draws, each like a level of its own."""
+        return np.ones(len(quantiles)), 0.0

@@ -1,7 +1,7 @@
 """Noise for counts: the discrete Laplace and the discrete Gaussian distribution on the integers.
 
 Noisy counts are integers, so they have no low-order bits that could betray the count. Every
-value's probability is right up to a relative error below 2^-42, down to probabilities of e^-1000.
+value's probability is right up to a relative error below 2^-42, down to probabilities of e^-100.
 Beyond, the error of the Gaussian grows with the exponent, like a change of the variance by 2^-52.
 """
 

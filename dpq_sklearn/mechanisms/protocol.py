@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from functools import lru_cache
 
 
 class Mechanism(ABC):
@@ -51,3 +52,9 @@ class Mechanism(ABC):
         mechanism has no composition of its own.
         """
         return None
+
+
+@lru_cache(maxsize=1024)
+def of_column(method, quantiles, budget):
+    """Return ``method(quantiles, budget)``, worked out once: columns are mostly alike."""
+    return method(quantiles, budget)

@@ -5,7 +5,7 @@ import math
 from dpq_sklearn.checks import checked_positive, shown
 from dpq_sklearn.engine.exponential import FLOOR
 from dpq_sklearn.engine.grid import MOST_MEASURE
-from dpq_sklearn.mechanisms.aq import eps_of_nodes, quantile_nodes
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.base_measure import PLAIN_SHARES
 from dpq_sklearn.planning.expected_error import planned
 
@@ -65,7 +65,7 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
     chance = beta / len(quantiles) / psi - FLOOR
     nats = -math.log(chance) if chance > 0 else math.inf
 
-    nodes, eps_of_each = quantile_nodes(quantiles), eps_of_nodes(quantiles, budget)
+    nodes, eps_of_each = ApproximateQuantiles().nodes_and_eps(quantiles, budget)
     errors = {0: 0.0, len(nodes) + 1: 0.0}  # none at the ends of the column
     for node, of_node in zip(nodes, eps_of_each, strict=True):
         of_target = (1 - node.q) * errors[node.below] + node.q * errors[node.above]

@@ -10,11 +10,13 @@ from dpq_sklearn.quality import (
     AUTO_BINS,
     TOO_FAR_OFF,
     errors_in_bins,
+    even_quantiles,
     is_near_enough,
+    rank_errors,
     warn_of_noise,
 )
 from dpq_sklearn.quantiles import checked_quantiles
-from dpq_sklearn.release import even_quantiles, plan_release
+from dpq_sklearn.release import plan_release
 
 
 def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, mechanism="aq"):
@@ -58,7 +60,7 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     array([3.1, 3. , 3.1])
     """
     plan = planned(quantiles, n_features, mechanism, eps=eps, delta=delta, rho=rho)
-    errors = plan.rank_errors()[0]
+    errors = rank_errors(plan)[0]
     if np.isnan(errors).any():
         raise ValueError(
             f"mechanism must not be 'agg_tree', got {mechanism!r}: its error depends on the data."
