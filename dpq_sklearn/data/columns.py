@@ -5,16 +5,14 @@ reading has two steps:
 
 - `checked_table` and `checked_column` look at public facts alone: the container, its dimensions,
   its names and its dtypes. What is wrong with these is raised before the price is paid.
-- `read_matrix` and `read_column` read the numbers. Only a cell of a column of objects can still be
-  wrong: it is reported by its column and its type. Every kind of missing value becomes NaN,
-  infinities stay.
+- `read_matrix` reads the numbers. Only a cell of a column of objects can still be wrong: it is
+  reported by its column and its type. Every kind of missing value becomes NaN, infinities stay.
 """
 
 import re
 import sys
 from contextlib import suppress
 from decimal import Decimal
-from functools import partial
 from numbers import Real
 
 import numpy as np
@@ -42,24 +40,21 @@ def checked_table(X):
             "using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) "
             "if it contains a single sample. The rows of a list must have one length."
         )
-    names, dtypes = _names_and_dtypes(X)
-    if not all(map(_may_hold_numbers, set(dtypes))):
-        for name, dtype in zip(names, dtypes, strict=True):
-            _check_dtype(dtype, f"column {name!r} of X")
+    _check_dtypes(X)
     return X
 
 
-def checked_column(x, name):
+def checked_column(x):
     """Return `x` as an array or a series, or raise; reads no cell.
 
-    A container that says nothing before it is read comes back as it is, for `read_column`.
+    A container that says nothing before it is read comes back as it is, for `read_matrix`.
     """
     if hasattr(x, "__array__") and not _has_dtypes(x):
         return x
-    x = _with_dtypes(x, name)
+    x = _with_dtypes(x, "x")
     if _n_dimensions(x) != 1:
-        raise ValueError(f"{name} must be one-dimensional, got {_n_dimensions(x)} dimensions.")
-    _check_dtype(x.type if library_of(x) == "pyarrow" else x.dtype, name)
+        raise ValueError(f"x must be one-dimensional, got {_n_dimensions(x)} dimensions.")
+    _check_dtypes(x)
     return x
 
 
@@ -77,44 +72,39 @@ def result_or_error(function, *arguments):
         return error.with_traceback(None)
 
 
-def _read(function, *arguments):
-    """Return what a function of data returns, or raise its exception from a frame without data."""
-    found = result_or_error(function, *arguments)
-    del arguments
+def read_matrix(X):
+    """Return what `matrix_of` returns, or raise its exception from a frame without data."""
+    found = result_or_error(matrix_of, X)
+    del X
     if isinstance(found, Exception):
         raise found
     return found
 
 
 def matrix_of(X, first_column=0):
-    """Return the numbers of a checked table as a float64 or float32 matrix, a copy or not.
+    """Return the numbers of a checked table or column as a float64 or float32 matrix.
 
-    A sparse matrix stays one. `first_column` is the number of the first column of an array that is
-    a part of a wider one.
+    It is a copy or not, and a sparse matrix stays one. `first_column` is the number of the first
+    column of an array that is a part of a wider one.
     """
     if sparse.issparse(X):
         return X
-    names, dtypes = _names_and_dtypes(X)
-    dtypes = set(dtypes)
-    if dtypes and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in dtypes):
-        common = np.result_type(*dtypes)
+    if not _has_dtypes(X):  # a column of which nothing is checked so far
+        X = checked_column(_with_dtypes(X, "x"))
+    labels, dtypes = _labels_and_dtypes(X, first_column)
+    kinds = set(dtypes)
+    if kinds and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in kinds):
+        common = np.result_type(*kinds)
         common = common if common in (np.float64, np.float32) else np.float64
         if isinstance(X, np.ma.MaskedArray):
-            return X.astype(common).filled(np.nan)
-        return X.to_numpy(dtype=common) if hasattr(X, "iloc") else np.asarray(X, dtype=common)
-    matrix = np.empty(X.shape, order="F")
-    for index, (name, column) in enumerate(zip(names, _columns_of(X), strict=True)):
-        label = index + first_column if isinstance(X, np.ndarray) else name
-        matrix[:, index] = _floats_of(column, f"column {label!r} of X")
+            matrix = X.astype(common).filled(np.nan)
+        else:
+            matrix = X.to_numpy(dtype=common) if hasattr(X, "iloc") else np.asarray(X, dtype=common)
+        return matrix[:, None] if matrix.ndim == 1 else matrix
+    matrix = np.empty((len(X), len(dtypes)), order="F")
+    for index, (label, column) in enumerate(zip(labels, _columns_of(X), strict=True)):
+        matrix[:, index] = _floats_of(column, label)
     return matrix
-
-
-def _column_of(x, name):
-    """Return the numbers of a checked column as a float64 array, always a copy."""
-    return _floats_of(checked_column(_with_dtypes(x, name), name), name)
-
-
-read_matrix, read_column = partial(_read, matrix_of), partial(_read, _column_of)
 
 
 def readable_columns(X):
@@ -157,15 +147,17 @@ def _with_dtypes(X, name):
     raise TypeError(f"{name} must be a table or an array, got an object of {type(X).__name__}.")
 
 
-def _check_dtype(dtype, name):
-    """Raise for a dtype that holds neither real numbers nor objects, which may be such."""
-    if _may_hold_numbers(dtype):
-        return
-    kind = getattr(dtype, "kind", None)
-    # What follows the name can be categories, fill values or the length of text.
-    word = _NAMES_OF_KINDS.get(kind) or re.match(r"\w*(\[\w+\])?", str(dtype)).group()
-    prefix = "Complex data not supported: " if kind == "c" else ""
-    raise ValueError(f"{prefix}{name} must hold real numbers, got dtype {word}.")
+def _check_dtypes(X):
+    """Raise for the first dtype that holds neither real numbers nor objects, which may be such."""
+    labels, dtypes = _labels_and_dtypes(X)
+    refused = {dtype for dtype in set(dtypes) if not _may_hold_numbers(dtype)}
+    for label, dtype in zip(labels, dtypes, strict=True):
+        if dtype in refused:
+            kind = getattr(dtype, "kind", None)
+            # What follows the name can be categories, fill values or the length of text.
+            word = _NAMES_OF_KINDS.get(kind) or re.match(r"\w*(\[\w+\])?", str(dtype)).group()
+            prefix = "Complex data not supported: " if kind == "c" else ""
+            raise ValueError(f"{prefix}{label} must hold real numbers, got dtype {word}.")
 
 
 def _may_hold_numbers(dtype):
@@ -239,17 +231,23 @@ def _n_dimensions(X):
     return len(getattr(X, "shape", (None,)))  # the arrays of Arrow have no shape
 
 
-def _names_and_dtypes(X):
-    """Return the names and the dtypes of the columns, which have numbers in an array."""
+def _labels_and_dtypes(X, first_column=0):
+    """Return what messages call each column, and its dtype. Columns of an array have numbers."""
+    if _n_dimensions(X) == 1:
+        return ["x"], [X.type if library_of(X) == "pyarrow" else X.dtype]
     if hasattr(X, "dtypes"):
-        return X.columns, list(X.dtypes)
-    if hasattr(X, "schema"):
-        return X.column_names, X.schema.types
-    return range(X.shape[1]), [X.dtype] * X.shape[1]
+        names, dtypes = X.columns, list(X.dtypes)
+    elif hasattr(X, "schema"):
+        names, dtypes = X.column_names, X.schema.types
+    else:
+        names, dtypes = range(first_column, first_column + X.shape[1]), [X.dtype] * X.shape[1]
+    return (f"column {name!r} of X" for name in names), dtypes
 
 
 def _columns_of(X):
     """Return the columns by their positions: names may occur twice."""
+    if _n_dimensions(X) == 1:
+        return [X]
     if hasattr(X, "iloc"):
         return [column for _, column in X.items()]
     if isinstance(X, np.ndarray):
