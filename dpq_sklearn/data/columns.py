@@ -109,8 +109,8 @@ def matrix_of(X, first_column=0):
 
 def readable_columns(X):
     """Return the columns of a matrix as contiguous float64 rows that are only to be read."""
-    if X.dtype == np.float64 and (X.flags.f_contiguous or X.shape[1] == 1):
-        return np.ascontiguousarray(X.T)
+    if X.flags.f_contiguous:
+        return np.ascontiguousarray(X.T, dtype=np.float64)
     columns = np.empty(X.shape[::-1])
     fill_columns(columns, X)
     return columns

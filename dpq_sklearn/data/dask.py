@@ -13,9 +13,8 @@ import numpy as np
 from scipy import sparse
 
 from dpq_sklearn.data.columns import checked_table, matrix_of, readable_columns, result_or_error
-from dpq_sklearn.data.sources import Records, at_least_one
+from dpq_sklearn.data.sources import Records
 from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, merge, summarize
-from dpq_sklearn.engine.ranks import Ranks
 
 # So many summaries are merged at a time.
 MERGED_AT_ONCE = 8
@@ -71,7 +70,7 @@ class Collection:
             if isinstance(of_part, Exception):
                 raise of_part
         summaries = [summary for _, of_part in found for summary in of_part]
-        return Records(Ranks.of_summaries(summaries, grid), at_least_one(found[0][0]))
+        return Records.of_summaries(summaries, grid, n_rows=found[0][0])
 
 
 def _delayed_summaries(parts, grid, first_column):

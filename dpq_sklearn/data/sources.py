@@ -24,6 +24,13 @@ class Records:
     ranks: object
     n_rows: int
 
+    @classmethod
+    def of_summaries(cls, summaries, grid, n_rows):
+        """Return the records of summarized columns, or raise in scikit-learn's words for none."""
+        if n_rows == 0:
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        return cls(Ranks.of_summaries(summaries, grid), n_rows)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -108,9 +115,7 @@ class Batches:
         with self.progress:
             for table, groups in self.tables_and_groups:
                 n_records += self._add(read_matrix(table), groups, builders)
-        at_least_one(self.progress.n_rows)
-        summaries = [builder.summary() for builder in builders]
-        return Records(Ranks.of_summaries(summaries, grid), n_records)
+        return Records.of_summaries([builder.summary() for builder in builders], grid, n_records)
 
     def _add(self, X, groups, builders):
         """Summarize a batch; return how many rows or people it has."""
@@ -120,8 +125,7 @@ class Batches:
             for builder, column in zip(builders[block], readable_columns(X[:, block]), strict=True):
                 builder.add(column, weights)
 
-        # A block of columns is copied as a whole, so it is a small one.
-        in_threads(add, blocks_of_columns(X.shape[1], self.n_jobs, most=8), self.n_jobs)
+        in_threads(add, blocks_of_columns(X.shape[1], self.n_jobs), self.n_jobs)
         self.progress.advance(X.shape[0])
         return n_records
 
@@ -129,10 +133,3 @@ class Batches:
 def n_rows(x):
     """Return the number of rows of a column or a table."""
     return x.shape[0] if sparse.issparse(x) else len(x)
-
-
-def at_least_one(n_rows):
-    """Return a number of rows, or raise for none, in scikit-learn's words."""
-    if n_rows == 0:
-        raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-    return n_rows
