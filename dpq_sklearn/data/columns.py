@@ -150,14 +150,15 @@ def _with_dtypes(X, name):
 def _check_dtypes(X):
     """Raise for the first dtype that holds neither real numbers nor objects, which may be such."""
     labels, dtypes = _labels_and_dtypes(X)
-    refused = {dtype for dtype in set(dtypes) if not _may_hold_numbers(dtype)}
-    for label, dtype in zip(labels, dtypes, strict=True):
-        if dtype in refused:
-            kind = getattr(dtype, "kind", None)
-            # What follows the name can be categories, fill values or the length of text.
-            word = _NAMES_OF_KINDS.get(kind) or re.match(r"\w*(\[\w+\])?", str(dtype)).group()
-            prefix = "Complex data not supported: " if kind == "c" else ""
-            raise ValueError(f"{prefix}{label} must hold real numbers, got dtype {word}.")
+    if all(map(_may_hold_numbers, set(dtypes))):
+        return
+    pairs = zip(labels, dtypes, strict=True)
+    label, dtype = next(pair for pair in pairs if not _may_hold_numbers(pair[1]))
+    kind = getattr(dtype, "kind", None)
+    # What follows the name can be categories, fill values or the length of text.
+    word = _NAMES_OF_KINDS.get(kind) or re.match(r"\w*(\[\w+\])?", str(dtype)).group()
+    prefix = "Complex data not supported: " if kind == "c" else ""
+    raise ValueError(f"{prefix}{label} must hold real numbers, got dtype {word}.")
 
 
 def _may_hold_numbers(dtype):
