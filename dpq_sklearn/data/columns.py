@@ -1,12 +1,12 @@
 """Reading containers: every table of real numbers becomes floats, and no output quotes a cell.
 
-An exception is an output, and so are a warning and the local variables in a traceback. Therefore
-reading has two steps:
+An exception is an output, and so is a warning. Therefore reading has two steps:
 
 - `checked_table` and `checked_column` look at public facts alone: the container, its dimensions,
   its names and its dtypes. What is wrong with these is raised before the price is paid.
 - `read_matrix` reads the numbers. Only a cell of a column of objects can still be wrong: it is
   reported by its column and its type. Every kind of missing value becomes NaN, infinities stay.
+  The frames of a read that fails hold data, which `release.no_data_in_frames` removes.
 """
 
 import re
@@ -58,30 +58,7 @@ def checked_column(x):
     return x
 
 
-# Error reporters store the local variables of every frame of a traceback. So a read that fails
-# returns its exception, which is raised where there are no data. What remains is in the frames of
-# the callers, from the public method upwards: they hold the container that they were given.
-
-
-def result_or_error(function, *arguments):
-    """Return what a function returns, or the exception that it raises, without its frames."""
-    try:
-        with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
-            return function(*arguments)
-    except Exception as error:
-        return error.with_traceback(None)
-
-
-def read_matrix(X):
-    """Return what `matrix_of` returns, or raise its exception from a frame without data."""
-    found = result_or_error(matrix_of, X)
-    del X
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-def matrix_of(X, first_column=0):
+def read_matrix(X, first_column=0):
     """Return the numbers of a checked table or column as a float64 or float32 matrix.
 
     It is a copy or not, and a sparse matrix stays one. `first_column` is the number of the first
@@ -89,8 +66,13 @@ def matrix_of(X, first_column=0):
     """
     if sparse.issparse(X):
         return X
-    if not _has_dtypes(X):  # a column of which nothing is checked so far
-        X = checked_column(_with_dtypes(X, "x"))
+    with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
+        if not _has_dtypes(X):  # a column of which nothing is checked so far
+            X = checked_column(_with_dtypes(X, "x"))
+        return _matrix_of(X, first_column)
+
+
+def _matrix_of(X, first_column):
     labels, dtypes = _labels_and_dtypes(X, first_column)
     kinds = set(dtypes)
     if kinds and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in kinds):

@@ -12,7 +12,7 @@ import dask
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn.data.columns import checked_table, matrix_of, readable_columns, result_or_error
+from dpq_sklearn.data.columns import checked_table, read_matrix, readable_columns
 from dpq_sklearn.data.sources import Records
 from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, merge, summarize
 
@@ -75,9 +75,7 @@ class Collection:
 
 def _delayed_summaries(parts, grid, first_column):
     """Return the delayed number of rows and summaries of the parts of some columns."""
-    # A worker that raised would log what it was working on, which is private.
-    count = dask.delayed(result_or_error)
-    level = [count(_summaries_of, part, grid, first_column) for part in parts]
+    level = [dask.delayed(_summaries_of)(part, grid, first_column) for part in parts]
     while len(level) > 1:
         groups = range(0, len(level), MERGED_AT_ONCE)
         level = [dask.delayed(merge_parts)(level[i : i + MERGED_AT_ONCE]) for i in groups]
@@ -85,10 +83,17 @@ def _delayed_summaries(parts, grid, first_column):
 
 
 def _summaries_of(part, grid, first_column):
-    """Return the number of rows of a partition, and a summary of each column."""
-    matrix = matrix_of(checked_table(part), first_column)
-    columns = enumerate(readable_columns(matrix), first_column)
-    return matrix.shape[0], [summarize(values, grid, column) for column, values in columns]
+    """Return the number of rows of a partition, and a summary of each column; or an exception.
+
+    A worker that raised would log what it was working on, which is private.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            matrix = read_matrix(checked_table(part), first_column)
+            columns = enumerate(readable_columns(matrix), first_column)
+            return matrix.shape[0], [summarize(values, grid, column) for column, values in columns]
+    except Exception as error:
+        return error.with_traceback(None)
 
 
 def merge_parts(parts):
