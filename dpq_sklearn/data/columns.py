@@ -18,6 +18,8 @@ from numbers import Real
 import numpy as np
 from scipy import sparse
 
+from dpq_sklearn.data.threads import blocks_of_rows
+
 _REAL_KINDS = "biuf"
 # What the names of other libraries' dtypes begin with.
 _MAY_HOLD_NUMBERS = (
@@ -100,8 +102,7 @@ def readable_columns(X):
 
 def fill_columns(columns, X):
     """Copy the columns of a matrix into rows, in blocks that stay in the cache."""
-    for start in range(0, X.shape[0], _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
+    for rows in blocks_of_rows(X.shape[0], _ROWS_AT_ONCE):
         columns[:, rows] = X[rows].T
 
 
@@ -118,14 +119,12 @@ def _with_dtypes(X, name):
         raise TypeError(f"{name} must hold its rows, got a LazyFrame: pass {name}.collect().")
     if _has_dtypes(X):
         return X
-    try:
+    with suppress(Exception):  # raised below: a context can be printed, too
         if hasattr(X, "__array__"):
             return np.asarray(X)
         if isinstance(X, (list, tuple)):  # NumPy would read what is below the masks of rows
             X = [row.tolist() if isinstance(row, np.ma.MaskedArray) else row for row in X]
         return np.array(X, dtype=object)  # a list has no dtype, so it is one of objects
-    except Exception:
-        pass  # raised below, not from here: an error's context can be printed, too
     raise TypeError(f"{name} must be a table or an array, got an object of {type(X).__name__}.")
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpq_sklearn.data.threads import blocks_of_rows
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 
 # Without bounds a cell is about 2^-17 of its value, five digits.
@@ -77,8 +78,7 @@ def sort_weighted(values, weights, grid, column, cells):
     """
     # Cell and weight in one number, which is sorted several times as fast as a pair.
     first = grid.first[column]
-    for start in range(0, values.size, _VALUES_AT_ONCE):
-        piece = slice(start, start + _VALUES_AT_ONCE)
+    for piece in blocks_of_rows(values.size, _VALUES_AT_ONCE):
         packed = grid.cells_of(values[piece], column) - first
         packed <<= _WEIGHT_BITS
         packed |= weights[piece]
@@ -163,8 +163,7 @@ def _unpacked(cells, first, weights, unit):
 
 def _cells_in_pieces(values, weights, grid, column):
     """Yield cells and weights of a few values at a time, which stay in the cache; no NaN."""
-    for start in range(0, values.size, _VALUES_AT_ONCE):
-        piece = slice(start, start + _VALUES_AT_ONCE)
+    for piece in blocks_of_rows(values.size, _VALUES_AT_ONCE):
         is_number = ~np.isnan(values[piece])
         kept = slice(None) if is_number.all() else is_number  # a slice copies nothing
         of_cells = RECORD_WEIGHT if weights is None else weights[piece][kept]
