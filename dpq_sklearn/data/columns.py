@@ -75,7 +75,7 @@ def read_matrix(X, first_column=0):
 
 
 def _matrix_of(X, first_column):
-    labels, dtypes = _labels_and_dtypes(X, first_column)
+    labels, dtypes, columns = _columns_of(X, first_column)
     kinds = set(dtypes)
     if kinds and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in kinds):
         common = np.result_type(*kinds)
@@ -86,7 +86,7 @@ def _matrix_of(X, first_column):
             matrix = X.to_numpy(dtype=common) if hasattr(X, "iloc") else np.asarray(X, dtype=common)
         return matrix[:, None] if matrix.ndim == 1 else matrix
     matrix = np.empty((len(X), len(dtypes)), order="F")
-    for index, (label, column) in enumerate(zip(labels, _columns_of(X), strict=True)):
+    for index, (label, column) in enumerate(zip(labels, columns, strict=True)):
         matrix[:, index] = _floats_of(column, label)
     return matrix
 
@@ -130,7 +130,7 @@ def _with_dtypes(X, name):
 
 def _check_dtypes(X):
     """Raise for the first dtype that holds neither real numbers nor objects, which may be such."""
-    labels, dtypes = _labels_and_dtypes(X)
+    labels, dtypes, _ = _columns_of(X)
     if all(map(_may_hold_numbers, set(dtypes))):
         return
     pairs = zip(labels, dtypes, strict=True)
@@ -213,25 +213,20 @@ def _n_dimensions(X):
     return len(getattr(X, "shape", (None,)))  # the arrays of Arrow have no shape
 
 
-def _labels_and_dtypes(X, first_column=0):
-    """Return what messages call each column, and its dtype. Columns of an array have numbers."""
-    if _n_dimensions(X) == 1:
-        return ["x"], [X.type if library_of(X) == "pyarrow" else X.dtype]
-    if hasattr(X, "dtypes"):
-        names, dtypes = X.columns, list(X.dtypes)
-    elif hasattr(X, "schema"):
-        names, dtypes = X.column_names, X.schema.types
-    else:
-        names, dtypes = range(first_column, first_column + X.shape[1]), [X.dtype] * X.shape[1]
-    return (f"column {name!r} of X" for name in names), dtypes
+def _columns_of(X, first_column=0):
+    """Return what messages call each column, its dtype, and the columns; reads no cell.
 
-
-def _columns_of(X):
-    """Return the columns by their positions: names may occur twice."""
+    Columns go by their positions: names may occur twice, and those of an array are numbers.
+    """
     if _n_dimensions(X) == 1:
-        return [X]
+        return ["x"], [X.type if library_of(X) == "pyarrow" else X.dtype], [X]
     if hasattr(X, "iloc"):
-        return [column for _, column in X.items()]
-    if isinstance(X, np.ndarray):
-        return X.T
-    return X.get_columns() if hasattr(X, "get_columns") else X.columns
+        names, dtypes, columns = X.columns, list(X.dtypes), (column for _, column in X.items())
+    elif hasattr(X, "dtypes"):
+        names, dtypes, columns = X.columns, X.dtypes, X.iter_columns()
+    elif hasattr(X, "schema"):
+        names, dtypes, columns = X.column_names, X.schema.types, X.itercolumns()
+    else:
+        names, columns = range(first_column, first_column + X.shape[1]), X.T
+        dtypes = [X.dtype] * X.shape[1]
+    return (f"column {name!r} of X" for name in names), dtypes, columns
