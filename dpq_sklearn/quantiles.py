@@ -7,7 +7,7 @@ import numpy as np
 from dpq_sklearn.checks import checked_bounds, shown
 from dpq_sklearn.data.columns import checked_column
 from dpq_sklearn.data.groups import checked_groups
-from dpq_sklearn.data.sources import Column, Histogram, Rows, n_rows
+from dpq_sklearn.data.sources import Histogram, Rows, Table, n_rows
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.release import (
     neighbours_of,
@@ -103,11 +103,11 @@ def dp_quantiles(
         neighbours=neighbours_of(groups),
         adds_up=ledger is not None,
     )
-    source = Column(*_checked_rows(x, groups))
+    x, groups = _checked_rows(x, groups)
     facts = {"what": "dp_quantiles", "columns": 1, "detail": f"{ascending.size} quantiles"}
     paid = pay(plan, ledger, random_state, **facts)
     with no_data_in_frames():
-        (released,) = release(paid, source).quantiles
+        (released,) = release(paid, Table(x, groups=groups)).quantiles
     values = released[inverse.reshape(q_array.shape)]
     values = float(values) if q_array.ndim == 0 else values
     return (values, paid.plan.loss) if return_privacy else values
@@ -299,7 +299,7 @@ def dp_histogram(
 
 def _checked_rows(x, groups):
     """Return a checked column and checked groups; reads no cell and no label."""
-    x = checked_column(x, "x")
+    x = checked_column(x)
     return x, None if groups is None else checked_groups(groups, len(x))
 
 

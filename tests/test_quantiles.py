@@ -295,7 +295,7 @@ def test_one_record_more_changes_no_path_outside_the_mechanism(monkeypatch, rng)
             (quantiles_module, "checked_column"),
             (quantiles_module, "plan_release"),
             (quantiles_module, "pay"),
-            (sources_module, "read_column"),
+            (sources_module, "read_matrix"),
             (sources_module, "Records"),
             (release_module, "shortest_decimals"),
         ):

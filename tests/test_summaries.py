@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.data import summaries as summaries_module
 from dpq_sklearn.data.summaries import (
+    EMPTY_SUMMARY,
     SUMMARY_RESOLUTION,
     Summary,
     SummaryBuilder,
-    empty_summary,
     merge,
     summarize,
 )
@@ -107,7 +107,7 @@ def test_merge_is_associative_and_commutative_and_has_a_neutral_element(
     assert_same(merge(merge(a, b), c), *whole)
     for order in itertools.permutations((a, b, c)):
         assert_same(merge(*order), *whole)
-    assert_same(merge(a, empty_summary()), a.cells, a.weights)
+    assert_same(merge(a, EMPTY_SUMMARY), a.cells, a.weights)
     assert_same(merge(), [], [])
 
 
@@ -131,7 +131,7 @@ def test_pickles_are_small_and_exact(first, weight):
     assert_same(restored, summary.cells, summary.weights)
     bytes_of_weight = 8 if weight == 2**50 + 1 else 1
     assert len(pickle.dumps(summary)) < 1000 * (2 + bytes_of_weight) + 1000
-    assert_same(pickle.loads(pickle.dumps(empty_summary())), [], [])
+    assert_same(pickle.loads(pickle.dumps(EMPTY_SUMMARY)), [], [])
 
 
 def test_parts_are_merged_column_by_column():

@@ -1,24 +1,24 @@
 """Reading containers: every table of real numbers becomes floats, and no output quotes a cell.
 
-An exception is an output, and so are a warning and the local variables in a traceback. Therefore
-reading has two steps:
+An exception is an output, and so is a warning. Therefore reading has two steps:
 
 - `checked_table` and `checked_column` look at public facts alone: the container, its dimensions,
   its names and its dtypes. What is wrong with these is raised before the price is paid.
-- `read_matrix` and `read_column` read the numbers. Only a cell of a column of objects can still be
-  wrong: it is reported by its column and its type. Every kind of missing value becomes NaN,
-  infinities stay.
+- `read_matrix` reads the numbers. Only a cell of a column of objects can still be wrong: it is
+  reported by its column and its type. Every kind of missing value becomes NaN, infinities stay.
+  The frames of a read that fails hold data, which `release.no_data_in_frames` removes.
 """
 
 import re
 import sys
 from contextlib import suppress
 from decimal import Decimal
-from functools import partial
 from numbers import Real
 
 import numpy as np
 from scipy import sparse
+
+from dpq_sklearn.data.threads import blocks_of_rows
 
 _REAL_KINDS = "biuf"
 # What the names of other libraries' dtypes begin with.
@@ -42,85 +42,59 @@ def checked_table(X):
             "using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) "
             "if it contains a single sample. The rows of a list must have one length."
         )
-    names, dtypes = _names_and_dtypes(X)
-    if not all(map(_may_hold_numbers, set(dtypes))):
-        for name, dtype in zip(names, dtypes, strict=True):
-            _check_dtype(dtype, f"column {name!r} of X")
+    _check_dtypes(X)
     return X
 
 
-def checked_column(x, name):
+def checked_column(x):
     """Return `x` as an array or a series, or raise; reads no cell.
 
-    A container that says nothing before it is read comes back as it is, for `read_column`.
+    A container that says nothing before it is read comes back as it is, for `read_matrix`.
     """
     if hasattr(x, "__array__") and not _has_dtypes(x):
         return x
-    x = _with_dtypes(x, name)
+    x = _with_dtypes(x, "x")
     if _n_dimensions(x) != 1:
-        raise ValueError(f"{name} must be one-dimensional, got {_n_dimensions(x)} dimensions.")
-    _check_dtype(x.type if library_of(x) == "pyarrow" else x.dtype, name)
+        raise ValueError(f"x must be one-dimensional, got {_n_dimensions(x)} dimensions.")
+    _check_dtypes(x)
     return x
 
 
-# Error reporters store the local variables of every frame of a traceback. So a read that fails
-# returns its exception, which is raised where there are no data. What remains is in the frames of
-# the callers, from the public method upwards: they hold the container that they were given.
+def read_matrix(X, first_column=0):
+    """Return the numbers of a checked table or column as a float64 or float32 matrix.
 
-
-def result_or_error(function, *arguments):
-    """Return what a function returns, or the exception that it raises, without its frames."""
-    try:
-        with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
-            return function(*arguments)
-    except Exception as error:
-        return error.with_traceback(None)
-
-
-def _read(function, *arguments):
-    """Return what a function of data returns, or raise its exception from a frame without data."""
-    found = result_or_error(function, *arguments)
-    del arguments
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-def matrix_of(X, first_column=0):
-    """Return the numbers of a checked table as a float64 or float32 matrix, a copy or not.
-
-    A sparse matrix stays one. `first_column` is the number of the first column of an array that is
-    a part of a wider one.
+    It is a copy or not, and a sparse matrix stays one. `first_column` is the number of the first
+    column of an array that is a part of a wider one.
     """
     if sparse.issparse(X):
         return X
-    names, dtypes = _names_and_dtypes(X)
-    dtypes = set(dtypes)
-    if dtypes and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in dtypes):
-        common = np.result_type(*dtypes)
+    with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
+        if not _has_dtypes(X):  # a column of which nothing is checked so far
+            X = checked_column(_with_dtypes(X, "x"))
+        return _matrix_of(X, first_column)
+
+
+def _matrix_of(X, first_column):
+    labels, dtypes, columns = _columns_of(X, first_column)
+    kinds = set(dtypes)
+    if kinds and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in kinds):
+        common = np.result_type(*kinds)
         common = common if common in (np.float64, np.float32) else np.float64
         if isinstance(X, np.ma.MaskedArray):
-            return X.astype(common).filled(np.nan)
-        return X.to_numpy(dtype=common) if hasattr(X, "iloc") else np.asarray(X, dtype=common)
-    matrix = np.empty(X.shape, order="F")
-    for index, (name, column) in enumerate(zip(names, _columns_of(X), strict=True)):
-        label = index + first_column if isinstance(X, np.ndarray) else name
-        matrix[:, index] = _floats_of(column, f"column {label!r} of X")
+            matrix = X.astype(common).filled(np.nan)
+        else:
+            matrix = X.to_numpy(dtype=common) if hasattr(X, "iloc") else np.asarray(X, dtype=common)
+        return matrix[:, None] if matrix.ndim == 1 else matrix
+    matrix = np.empty((len(X), len(dtypes)), order="F")
+    for index, (label, column) in enumerate(zip(labels, columns, strict=True)):
+        matrix[:, index] = _floats_of(column, label)
     return matrix
-
-
-def _column_of(x, name):
-    """Return the numbers of a checked column as a float64 array, always a copy."""
-    return _floats_of(checked_column(_with_dtypes(x, name), name), name)
-
-
-read_matrix, read_column = partial(_read, matrix_of), partial(_read, _column_of)
 
 
 def readable_columns(X):
     """Return the columns of a matrix as contiguous float64 rows that are only to be read."""
-    if X.dtype == np.float64 and (X.flags.f_contiguous or X.shape[1] == 1):
-        return np.ascontiguousarray(X.T)
+    if X.flags.f_contiguous:
+        return np.ascontiguousarray(X.T, dtype=np.float64)
     columns = np.empty(X.shape[::-1])
     fill_columns(columns, X)
     return columns
@@ -128,8 +102,7 @@ def readable_columns(X):
 
 def fill_columns(columns, X):
     """Copy the columns of a matrix into rows, in blocks that stay in the cache."""
-    for start in range(0, X.shape[0], _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
+    for rows in blocks_of_rows(X.shape[0], _ROWS_AT_ONCE):
         columns[:, rows] = X[rows].T
 
 
@@ -146,26 +119,27 @@ def _with_dtypes(X, name):
         raise TypeError(f"{name} must hold its rows, got a LazyFrame: pass {name}.collect().")
     if _has_dtypes(X):
         return X
-    try:
+    with suppress(Exception):  # raised below: a context can be printed, too
         if hasattr(X, "__array__"):
             return np.asarray(X)
         if isinstance(X, (list, tuple)):  # NumPy would read what is below the masks of rows
             X = [row.tolist() if isinstance(row, np.ma.MaskedArray) else row for row in X]
         return np.array(X, dtype=object)  # a list has no dtype, so it is one of objects
-    except Exception:
-        pass  # raised below, not from here: an error's context can be printed, too
     raise TypeError(f"{name} must be a table or an array, got an object of {type(X).__name__}.")
 
 
-def _check_dtype(dtype, name):
-    """Raise for a dtype that holds neither real numbers nor objects, which may be such."""
-    if _may_hold_numbers(dtype):
+def _check_dtypes(X):
+    """Raise for the first dtype that holds neither real numbers nor objects, which may be such."""
+    labels, dtypes, _ = _columns_of(X)
+    if all(map(_may_hold_numbers, set(dtypes))):
         return
+    pairs = zip(labels, dtypes, strict=True)
+    label, dtype = next(pair for pair in pairs if not _may_hold_numbers(pair[1]))
     kind = getattr(dtype, "kind", None)
     # What follows the name can be categories, fill values or the length of text.
     word = _NAMES_OF_KINDS.get(kind) or re.match(r"\w*(\[\w+\])?", str(dtype)).group()
     prefix = "Complex data not supported: " if kind == "c" else ""
-    raise ValueError(f"{prefix}{name} must hold real numbers, got dtype {word}.")
+    raise ValueError(f"{prefix}{label} must hold real numbers, got dtype {word}.")
 
 
 def _may_hold_numbers(dtype):
@@ -239,19 +213,20 @@ def _n_dimensions(X):
     return len(getattr(X, "shape", (None,)))  # the arrays of Arrow have no shape
 
 
-def _names_and_dtypes(X):
-    """Return the names and the dtypes of the columns, which have numbers in an array."""
-    if hasattr(X, "dtypes"):
-        return X.columns, list(X.dtypes)
-    if hasattr(X, "schema"):
-        return X.column_names, X.schema.types
-    return range(X.shape[1]), [X.dtype] * X.shape[1]
+def _columns_of(X, first_column=0):
+    """Return what messages call each column, its dtype, and the columns; reads no cell.
 
-
-def _columns_of(X):
-    """Return the columns by their positions: names may occur twice."""
+    Columns go by their positions: names may occur twice, and those of an array are numbers.
+    """
+    if _n_dimensions(X) == 1:
+        return ["x"], [X.type if library_of(X) == "pyarrow" else X.dtype], [X]
     if hasattr(X, "iloc"):
-        return [column for _, column in X.items()]
-    if isinstance(X, np.ndarray):
-        return X.T
-    return X.get_columns() if hasattr(X, "get_columns") else X.columns
+        names, dtypes, columns = X.columns, list(X.dtypes), (column for _, column in X.items())
+    elif hasattr(X, "dtypes"):
+        names, dtypes, columns = X.columns, X.dtypes, X.iter_columns()
+    elif hasattr(X, "schema"):
+        names, dtypes, columns = X.column_names, X.schema.types, X.itercolumns()
+    else:
+        names, columns = range(first_column, first_column + X.shape[1]), X.T
+        dtypes = [X.dtype] * X.shape[1]
+    return (f"column {name!r} of X" for name in names), dtypes, columns

@@ -12,10 +12,9 @@ import dask
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn.data.columns import checked_table, matrix_of, readable_columns, result_or_error
-from dpq_sklearn.data.sources import Records, at_least_one
+from dpq_sklearn.data.columns import checked_table, read_matrix, readable_columns
+from dpq_sklearn.data.sources import Records
 from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, merge, summarize
-from dpq_sklearn.engine.ranks import Ranks
 
 # So many summaries are merged at a time.
 MERGED_AT_ONCE = 8
@@ -64,21 +63,19 @@ class Collection:
         blocks, widths = [self.X.to_delayed()], [grid.n_columns]
         if not is_frame(self.X):  # one row of blocks for each block of columns
             blocks, widths = self.X.to_delayed().T, self.X.chunks[1]
-        ends = np.cumsum((0, *widths)).tolist()
-        found = dask.compute(*map(_delayed_summaries, blocks, repeat(grid), ends, ends[1:]))
-        error = _first_error(found)
-        if error is not None:
-            raise error
+        starts = np.cumsum((0, *widths[:-1])).tolist()
+        sent = dask.delayed(grid, traverse=False)
+        found = dask.compute(*map(_delayed_summaries, blocks, repeat(sent), starts))
+        for of_part in found:
+            if isinstance(of_part, Exception):
+                raise of_part
         summaries = [summary for _, of_part in found for summary in of_part]
-        return Records(Ranks.of_summaries(summaries, grid), at_least_one(found[0][0]))
+        return Records.of_summaries(summaries, grid, n_rows=found[0][0])
 
 
-def _delayed_summaries(parts, grid, first, last):
-    """Return the delayed number of rows and summaries of parts of the columns first to last."""
-    grid = dask.delayed(grid[first:last], traverse=False)
-    # A worker that raised would log what it was working on, which is private.
-    count = dask.delayed(result_or_error)
-    level = [count(_summaries_of, part, grid, first) for part in parts]
+def _delayed_summaries(parts, grid, first_column):
+    """Return the delayed number of rows and summaries of the parts of some columns."""
+    level = [dask.delayed(_summaries_of)(part, grid, first_column) for part in parts]
     while len(level) > 1:
         groups = range(0, len(level), MERGED_AT_ONCE)
         level = [dask.delayed(merge_parts)(level[i : i + MERGED_AT_ONCE]) for i in groups]
@@ -86,23 +83,26 @@ def _delayed_summaries(parts, grid, first, last):
 
 
 def _summaries_of(part, grid, first_column):
-    """Return the number of rows of a partition, and a summary of each column."""
-    matrix = matrix_of(checked_table(part), first_column)
-    columns = enumerate(readable_columns(matrix))
-    return matrix.shape[0], [summarize(values, grid, column) for column, values in columns]
+    """Return the number of rows of a partition, and a summary of each column; or an exception.
+
+    A worker that raised would log what it was working on, which is private.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            matrix = read_matrix(checked_table(part), first_column)
+            columns = enumerate(readable_columns(matrix), first_column)
+            return matrix.shape[0], [summarize(values, grid, column) for column, values in columns]
+    except Exception as error:
+        return error.with_traceback(None)
 
 
 def merge_parts(parts):
     """Return the sum of what several partitions returned; or an exception."""
-    error = _first_error(parts)
-    if error is not None:
-        return error
+    for part in parts:
+        if isinstance(part, Exception):
+            return part
     rows, summaries = zip(*parts, strict=True)
     return sum(rows), [merge(*of_column) for of_column in zip(*summaries, strict=True)]
-
-
-def _first_error(parts):
-    return next((part for part in parts if isinstance(part, Exception)), None)
 
 
 def map_rows(X, function, meta, names):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn.data.columns import fill_columns, read_column, read_matrix, readable_columns
+from dpq_sklearn.data.columns import fill_columns, read_matrix, readable_columns
 from dpq_sklearn.data.groups import weights_of_rows
 from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, SummaryBuilder, sort_weighted
 from dpq_sklearn.data.threads import Progress, blocks_of_columns, in_threads
@@ -24,56 +24,49 @@ class Records:
     ranks: object
     n_rows: int
 
-
-@dataclass(frozen=True)
-class Column:
-    """One checked column, and whose rows they are."""
-
-    x: object
-    groups: object = None
-
-    def read(self, grid):
-        """Return the records of the column."""
-        values = read_column(self.x, "x")[None, :]
-        return _records(values, grid, self.groups, n_jobs=None)
+    @classmethod
+    def of_summaries(cls, summaries, grid, n_rows):
+        """Return the records of summarized columns, or raise in scikit-learn's words for none."""
+        if n_rows == 0:
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        return cls(Ranks.of_summaries(summaries, grid), n_rows)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A checked table in memory, and whose rows they are; columns are sorted in threads."""
+    """A checked table or column in memory, and whose rows they are; sorted in threads."""
 
     X: object
-    n_jobs: int | None
+    n_jobs: int | None = None
     groups: object = None
     default_resolution = FULL_RESOLUTION
 
     def read(self, grid):
         """Return the records of the table."""
         X = read_matrix(self.X)
+        weights, n_records = _weights_and_number(X.shape[0], self.groups)
         values = np.empty(X.shape[::-1])
-        _for_blocks(lambda block: fill_columns(values[block], X[:, block]), values, self.n_jobs)
-        return _records(values, grid, self.groups, self.n_jobs)
+        cells = values.view(np.int64)  # with groups they take the place of the values
+        below = None if weights is None else np.zeros((X.shape[1], X.shape[0] + 1), dtype=np.int64)
+
+        def sort(block):
+            fill_columns(values[block], X[:, block])
+            if weights is None:
+                values[block].sort(axis=1)
+                return
+            for column in range(X.shape[1])[block]:
+                in_order = sort_weighted(values[column], weights, grid, column, cells[column])
+                np.cumsum(in_order, out=below[column, 1:])
+
+        in_threads(sort, blocks_of_columns(X.shape[1], self.n_jobs), self.n_jobs)
+        if weights is None:
+            return Records(Ranks.of_sorted(values, grid), n_records)
+        return Records(Ranks.of_weighted(cells, below, grid), n_records)
 
 
-def _records(values, grid, groups, n_jobs):
-    """Return the records of columns, the rows of `values`, which are overwritten."""
-    n_columns, n_rows = values.shape
-    if groups is None or n_rows == 0:
-        _for_blocks(lambda block: values[block].sort(axis=1), values, n_jobs)
-        return Records(Ranks.of_sorted(values, grid), n_rows)
-    weights, n_people = weights_of_rows(groups)
-    cells, below = values.view(np.int64), np.zeros((n_columns, n_rows + 1), dtype=np.int64)
-
-    def sort(column):
-        in_order = sort_weighted(values[column], weights, grid, column, cells[column])
-        np.cumsum(in_order, out=below[column, 1:])
-
-    in_threads(sort, range(n_columns), n_jobs)
-    return Records(Ranks.of_weighted(cells, below, grid), n_people)
-
-
-def _for_blocks(function, values, n_jobs, **most):
-    in_threads(function, blocks_of_columns(len(values), n_jobs, **most), n_jobs)
+def _weights_and_number(n_rows, groups):
+    """Return the weights of rows, None if each is a record, and the number of records."""
+    return (None, n_rows) if groups is None else weights_of_rows(groups)
 
 
 @dataclass(frozen=True)
@@ -85,8 +78,7 @@ class Rows:
 
     def read(self, grid):
         """Return one count: of the rows, or of the people."""
-        n_records = n_rows(self.x) if self.groups is None else weights_of_rows(self.groups)[1]
-        return np.array([n_records])
+        return np.array([_weights_and_number(n_rows(self.x), self.groups)[1]])
 
 
 @dataclass(frozen=True)
@@ -99,13 +91,13 @@ class Histogram:
 
     def read(self, grid):
         """Return the rows in each bin, or with groups their weight."""
-        values, n_bins = read_column(self.x, "x"), self.edges.size - 1
-        bins = np.searchsorted(self.edges, values, side="right") - 1
-        bins[values == self.edges[-1]] -= 1  # the last bin has both of its ends
-        is_inside = (bins >= 0) & (bins < n_bins)  # NaN are sorted behind the last edge
-        weights = None if self.groups is None else weights_of_rows(self.groups)[0][is_inside]
+        values = read_matrix(self.x)[:, 0].astype(np.float64)
+        weights, _ = _weights_and_number(values.size, self.groups)
+        # The last bin has both of its ends. NaN are sorted behind it.
+        edges = np.append(self.edges[:-1], np.nextafter(self.edges[-1], np.inf))
+        places = np.searchsorted(edges, values, side="right")
         # Sums of weights are whole numbers below 2^53, which floats hold exactly.
-        return np.bincount(bins[is_inside], weights, minlength=n_bins).astype(np.int64)
+        return np.bincount(places, weights, minlength=edges.size + 1)[1:-1].astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -127,22 +119,17 @@ class Batches:
         with self.progress:
             for table, groups in self.tables_and_groups:
                 n_records += self._add(read_matrix(table), groups, builders)
-        at_least_one(self.progress.n_rows)
-        summaries = [builder.summary() for builder in builders]
-        return Records(Ranks.of_summaries(summaries, grid), n_records)
+        return Records.of_summaries([builder.summary() for builder in builders], grid, n_records)
 
     def _add(self, X, groups, builders):
         """Summarize a batch; return how many rows or people it has."""
-        weights, n_records = None, X.shape[0]
-        if groups is not None:
-            weights, n_records = weights_of_rows(groups)
+        weights, n_records = _weights_and_number(X.shape[0], groups)
 
         def add(block):
             for builder, column in zip(builders[block], readable_columns(X[:, block]), strict=True):
                 builder.add(column, weights)
 
-        # A block of columns is copied as a whole, so it is a small one.
-        _for_blocks(add, X.T, self.n_jobs, most=8)
+        in_threads(add, blocks_of_columns(X.shape[1], self.n_jobs), self.n_jobs)
         self.progress.advance(X.shape[0])
         return n_records
 
@@ -150,10 +137,3 @@ class Batches:
 def n_rows(x):
     """Return the number of rows of a column or a table."""
     return x.shape[0] if sparse.issparse(x) else len(x)
-
-
-def at_least_one(n_rows):
-    """Return a number of rows, or raise for none, in scikit-learn's words."""
-    if n_rows == 0:
-        raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-    return n_rows

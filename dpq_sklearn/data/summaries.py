@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpq_sklearn.data.threads import blocks_of_rows
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 
 # Without bounds a cell is about 2^-17 of its value, five digits.
@@ -37,15 +38,13 @@ class Summary:
 
     def __reduce__(self):
         # On its way between workers every number takes as few bytes as its array allows.
-        first = int(self.cells[0]) if self.cells.size else 0
+        first = self.cells[:1]
         unit = np.bitwise_or.reduce(self.weights, initial=0)
         unit = max(int(unit & -unit), 1)  # the largest power of two in all weights
         return _unpacked, (_packed(self.cells - first), first, _packed(self.weights // unit), unit)
 
 
-def empty_summary():
-    """Return the summary of no records, which changes nothing when it is merged."""
-    return Summary(_NO_CELLS, _NO_CELLS)
+EMPTY_SUMMARY = Summary(_NO_CELLS, _NO_CELLS)
 
 
 def summarize(values, grid, column, weights=None):
@@ -58,16 +57,16 @@ def summarize(values, grid, column, weights=None):
         weights = sort_weighted(values, weights, grid, column, cells)
         has_weight = weights > 0
         return _summary_of_runs(cells[has_weight], weights[has_weight])
-    cells = np.concatenate([*_cells_in_pieces(values, grid, column), _NO_CELLS])
+    pieces = [cells for cells, _ in _cells_in_pieces(values, None, grid, column)]
+    cells = np.concatenate([*pieces, _NO_CELLS])
     if cells.size == 0:
-        return empty_summary()
+        return EMPTY_SUMMARY
     first, last = int(cells.min()), int(cells.max())
     if last - first < _TABLE_PER_ENTRY * cells.size:
         cells -= first
         counted = _summary_of_table(np.bincount(cells), first)
     else:
-        cells.sort()
-        counted = _summary_of_runs(cells, np.ones_like(cells))
+        counted = Summary(*np.unique(cells, return_counts=True))
     return Summary(counted.cells, counted.weights * RECORD_WEIGHT)
 
 
@@ -79,8 +78,7 @@ def sort_weighted(values, weights, grid, column, cells):
     """
     # Cell and weight in one number, which is sorted several times as fast as a pair.
     first = grid.first[column]
-    for start in range(0, values.size, _VALUES_AT_ONCE):
-        piece = slice(start, start + _VALUES_AT_ONCE)
+    for piece in blocks_of_rows(values.size, _VALUES_AT_ONCE):
         packed = grid.cells_of(values[piece], column) - first
         packed <<= _WEIGHT_BITS
         packed |= weights[piece]
@@ -95,7 +93,7 @@ def sort_weighted(values, weights, grid, column, cells):
 
 def merge(*summaries):
     """Return the summary of all records of several summaries. Associative and commutative."""
-    summaries = [summary for summary in summaries if summary.cells.size] or [empty_summary()]
+    summaries = [summary for summary in summaries if summary.cells.size] or [EMPTY_SUMMARY]
     if len(summaries) == 1:
         return summaries[0]
     first = min(int(summary.cells[0]) for summary in summaries)
@@ -123,28 +121,25 @@ class SummaryBuilder:
     def __init__(self, grid, column):
         self._grid, self._column = grid, column
         self._first = int(grid.first[column])
-        self._parts, self._room = [], _LEAST_PENDING
+        self._parts, self._capacity = [], _LEAST_PENDING
         self._table = None
 
     def add(self, values, weights=None):
         """Add a float64 column; NaN are ignored, and the values are not kept."""
-        if self._table is not None and weights is None:
-            for cells in _cells_in_pieces(values, self._grid, self._column):
-                np.add.at(self._table, cells - self._first, RECORD_WEIGHT)
-            return
-        summary = summarize(values, self._grid, self._column, weights)
         if self._table is not None:
-            self._table[summary.cells - self._first] += summary.weights
+            pieces = _cells_in_pieces(values, weights, self._grid, self._column)
+            for cells, of_cells in pieces:
+                np.add.at(self._table, cells - self._first, of_cells)
             return
-        self._parts.append(summary)
-        self._room -= summary.cells.size
-        if self._room < 0:
-            self._make_room()
+        self._parts.append(summarize(values, self._grid, self._column, weights))
+        self._capacity -= self._parts[-1].cells.size
+        if self._capacity < 0:
+            self._merge_parts()
 
-    def _make_room(self):
+    def _merge_parts(self):
         """Merge the parts into one, or into a table."""
         merged = merge(*self._parts)
-        self._parts, self._room = [merged], max(_LEAST_PENDING, merged.cells.size)
+        self._parts, self._capacity = [merged], max(_LEAST_PENDING, merged.cells.size)
         n_cells = int(self._grid.end[self._column]) - self._first
         if n_cells // _OCCUPIED_SHARE_OF_TABLE < merged.cells.size and n_cells <= _LARGEST_TABLE:
             self._table = np.zeros(n_cells, dtype=np.int64)
@@ -166,12 +161,13 @@ def _unpacked(cells, first, weights, unit):
     return Summary(cells.astype(np.int64) + first, weights.astype(np.int64) * unit)
 
 
-def _cells_in_pieces(values, grid, column):
-    """Yield the cells of a few values at a time, which stay in the cache; NaN have none."""
-    for start in range(0, values.size, _VALUES_AT_ONCE):
-        piece = values[start : start + _VALUES_AT_ONCE]
-        missing = np.isnan(piece)
-        yield grid.cells_of(piece[~missing] if missing.any() else piece, column)
+def _cells_in_pieces(values, weights, grid, column):
+    """Yield cells and weights of a few values at a time, which stay in the cache; no NaN."""
+    for piece in blocks_of_rows(values.size, _VALUES_AT_ONCE):
+        is_number = ~np.isnan(values[piece])
+        kept = slice(None) if is_number.all() else is_number  # a slice copies nothing
+        of_cells = RECORD_WEIGHT if weights is None else weights[piece][kept]
+        yield grid.cells_of(values[piece][kept], column), of_cells
 
 
 def _summary_of_table(table, first):

@@ -8,6 +8,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 _SECONDS_BETWEEN_LINES = 0.5
+_COLUMNS_AT_ONCE = 8
 
 
 def in_threads(function, arguments, n_jobs):
@@ -28,9 +29,10 @@ def in_threads(function, arguments, n_jobs):
         return list(pool.map(silently, arguments))
 
 
-def blocks_of_columns(n_columns, n_jobs, most=32):
-    """Return slices of at most `most` columns, and at least one for each thread."""
-    return blocks_of_rows(n_columns, max(1, min(most, -(-n_columns // effective_n_jobs(n_jobs)))))
+def blocks_of_columns(n_columns, n_jobs):
+    """Return slices of few columns, which are copied as a whole, and at least one for a thread."""
+    of_thread = -(-n_columns // effective_n_jobs(n_jobs))
+    return blocks_of_rows(n_columns, max(1, min(_COLUMNS_AT_ONCE, of_thread)))
 
 
 def blocks_of_rows(n_rows, height):
