@@ -24,7 +24,7 @@ from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
 from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.ledger.ledger import charge
 from dpq_sklearn.mechanisms.noise import CountNoise
-from dpq_sklearn.mechanisms.protocol import of_column
+from dpq_sklearn.mechanisms.protocol import Mechanism, of_column
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.quality import chosen_plan
 
@@ -34,28 +34,16 @@ COUNT_SHARE = 1 / 64
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """What will be released and at what price; public facts only.
+    """What will be released and at what price; public facts only."""
 
-    Attributes
-    ----------
-    mechanism : Mechanism
-    quantiles : tuple, the ascending distinct quantiles of each column
-    bounds : tuple, a pair of floats for each column, infinite where there is no bound
-    grid : Grid
-    budgets : tuple, the budget of each column
-    count_budget : Budget or None, that of the number of rows
-    loss : PrivacyLoss
-    finer_plans : tuple of plans with more quantiles, of which the count decides (see `chosen`);
-        the chosen plan keeps them, which tells that the number of quantiles is "auto"
-    """
-
-    mechanism: object
-    quantiles: tuple
-    bounds: tuple
+    mechanism: Mechanism
+    quantiles: tuple  # ascending and distinct, for each column
+    bounds: tuple  # a pair for each column, infinite where there is no bound
     grid: Grid
-    budgets: tuple
-    count_budget: Budget | None
+    budgets: tuple  # one for each column
+    count_budget: Budget | None  # that of the number of rows
     loss: PrivacyLoss
+    # Plans with more quantiles, if their number is "auto": the count decides (`chosen`).
     finer_plans: tuple = ()
 
     def chosen(self, n_rows):
@@ -77,13 +65,10 @@ class ReleasePlan:
 
 @dataclass(frozen=True)
 class CountPlan:
-    """Counts with noise, which one record, or all rows of a person, change by at most 1 in all.
-
-    Counts are whole numbers of parts of a record: `parts` is 1, or more if rows share a record.
-    """
+    """Counts with noise, which one record, or all rows of a person, change by at most 1 in all."""
 
     noise: CountNoise
-    parts: int
+    parts: int  # of a record, in which counts are whole numbers: more than 1 if rows share it
     loss: PrivacyLoss
     grid: None = None
 
@@ -103,10 +88,7 @@ class Account:
     name: str
 
     def loss(self, costs, eps, rho, neighbours):
-        """Return the loss of releases with these costs that were asked for eps or rho.
-
-        They add up to what was asked for, or less.
-        """
+        """Return the loss of releases whose costs add up to the eps or rho asked for, or less."""
         total = Cost(*map(sum, zip(*costs, strict=True)))
         return PrivacyLoss(
             eps=total.eps if eps is None else eps,
@@ -253,13 +235,10 @@ def pay(plan, ledger, random_state, **facts):
 
 @dataclass(frozen=True)
 class Release:
-    """Released numbers, and the plan that they follow.
+    """Released numbers, and the plan that they follow."""
 
-    `quantiles` has an array for each column; `n_rows` is None if the plan has no count.
-    """
-
-    quantiles: list
-    n_rows: int | None
+    quantiles: list  # an array for each column
+    n_rows: int | None  # None if the plan has no count
     plan: ReleasePlan
 
 

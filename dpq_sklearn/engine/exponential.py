@@ -41,31 +41,26 @@ _PROPOSALS_AT_ONCE, _MOST_PROPOSALS = 160, 3
 class StepMeasure:
     """The base measure of each node: grid measure times a density that is constant on segments.
 
-    `cuts` are the ascending ends of the segments, as cells; `before` is the grid measure before
-    each. It may be any function of public facts and of cells that earlier draws have released.
+    It may be any function of public facts and of cells that earlier draws have released.
     """
 
-    cuts: np.ndarray
-    before: np.ndarray
+    cuts: np.ndarray  # the ascending ends of the segments, as cells
+    before: np.ndarray  # the grid measure before each
     densities: np.ndarray
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Ranges of positions in columns, the ranks at their ends, and the quantile wanted between.
-
-    `lo` and `hi` are the first and the last position. Ranks are in ticks. `places_per_cell` tells
-    what a place is: each position, or in a leaf the whole cell.
-    """
+    """Ranges of positions in columns, and the quantiles wanted there."""
 
     column: np.ndarray
-    lo: np.ndarray
-    hi: np.ndarray
-    lo_rank: np.ndarray
+    lo: np.ndarray  # the first position
+    hi: np.ndarray  # the last one
+    lo_rank: np.ndarray  # in ticks
     hi_rank: np.ndarray
     q: np.ndarray
     eps: np.ndarray
-    places_per_cell: np.ndarray
+    places_per_cell: np.ndarray  # 1 in a leaf; else each position is a place
     measure: StepMeasure
 
 
@@ -106,15 +101,11 @@ class Scores:
 
 @dataclass(frozen=True)
 class Runs:
-    """Ranges of places ``[cuts[j], cuts[j + 1])`` that share a density and a bound.
-
-    `least_scores` are the least ones that a place in the run can have, `weights` the sums of all
-    bounds: base measure * (exp(-least_score) + 2^-96).
-    """
+    """Ranges of places ``[cuts[j], cuts[j + 1])`` that share a density and a bound."""
 
     cuts: np.ndarray
-    least_scores: np.ndarray
-    weights: np.ndarray
+    least_scores: np.ndarray  # no place of the run has less
+    weights: np.ndarray  # sums of all bounds: base measure * (exp(-least_score) + 2^-96)
 
 
 def draw(ranks, nodes, randomness):

@@ -50,22 +50,14 @@ class Grid:
 
     Methods take the column of each cell or value as `columns`, an index into these arrays that
     broadcasts with it.
-
-    Attributes
-    ----------
-    low, high : values are clipped to these
-    is_open_low, is_open_high : whether that end is the end of the scale, and not a bound
-    smallest_exponent : the scale is linear below this power of two
-    steps_per_cell : how many floats are one cell
-    positions_per_cell : the same number for all columns
     """
 
-    low: np.ndarray
+    low: np.ndarray  # values are clipped to it
     high: np.ndarray
-    is_open_low: np.ndarray
+    is_open_low: np.ndarray  # whether that is the end of the scale, and not a bound
     is_open_high: np.ndarray
-    smallest_exponent: np.ndarray
-    steps_per_cell: np.ndarray
+    smallest_exponent: np.ndarray  # the scale is linear below this power of two
+    steps_per_cell: np.ndarray  # how many floats are one cell
     positions_per_cell: int = POSITIONS_PER_CELL
 
     @property
