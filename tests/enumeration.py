@@ -47,8 +47,8 @@ class LumpyGrid(Grid):
         return LumpyGrid(**vars(super().__getitem__(columns)))
 
     @cached_property
-    def _n_digits(self):
-        return np.full(self.n_columns, 4)
+    def _powers(self):
+        return np.array([10**9])
 
     @cached_property
     def _round_measures(self):

@@ -309,8 +309,9 @@ def counts_of_cells_at(grid, column, first, last):
     """
     begin, end = (int(n) for n in grid.round_before(np.array([first, last]), column))
     lengths = [1] * (last - first)
-    for power, measure in enumerate(grid._round_measures[:, column].tolist()):
-        n_multiples = end // 10**power - begin // 10**power
+    measures = grid._round_measures[:, column].tolist()
+    for power, measure in zip(grid._powers.tolist(), measures, strict=True):
+        n_multiples = end // power - begin // power
         lengths += [measure] * (n_multiples if measure else 0)
     starts = np.cumsum([0, *lengths])
     found = [cells_at(grid, first, last, asked, column) for asked in (starts[:-1], starts[1:] - 1)]

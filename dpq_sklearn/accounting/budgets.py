@@ -60,12 +60,8 @@ class Budget:
     def before_rounding(self, n_draws, error=DRAW_ERROR):
         """Return the budget of an ideal mechanism whose floating-point twin spends this one.
 
-        Parameters
-        ----------
-        n_draws : int
-            How many draws there are in all, also of those in which a record has no weight.
-        error : float
-            The largest error of the logarithm of an outcome's probability in one draw.
+        `n_draws` is how many draws there are, also those in which a record has no weight, and
+        `error` the largest error of the logarithm of an outcome's probability in one draw.
         """
         ideal = self.amount * (1 - ROUNDING) - _rounding_cost(self, n_draws, error)
         if not ideal > self.amount / 2:

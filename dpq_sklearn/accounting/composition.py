@@ -11,13 +11,9 @@ under P, the worst draw only ever hits the two ends of its range. So the worst s
 where t = log(x / x1) may depend on all outcomes before. D_j is convex and non-increasing.
 
 A *fork* is a pair of draws, of eps a and c, that some records meet, while others meet one draw, of
-eps b, instead. A part w of a record may meet the pair, and the rest of it the other draw; then the
-ranges of the two draws are w a + (1 - w) b and w c. With fixed chances of the outcomes under Q,
-log(P/Q) of an outcome is concave in the range, with a second derivative of at least -1/4. So it is
-at most w times that of the pair, plus 1 - w times that of the other draw, plus
-w (1 - w) ((b - a)^2 + c^2) / 8. What follows is convex and increasing in log(P/Q). So the curve is
-at most the larger one of the two curves without any w, if log(P/Q) is raised by
-((b - a)^2 + c^2) / 32.
+eps b, instead, and parts of a record may meet both. Its curve is at most the larger one of the two
+curves without such parts, if log(P/Q) is raised by ((b - a)^2 + c^2) / 32 (docs/privacy.md has the
+proof).
 
 Curves are kept at the points of a lattice, even in log x. Straight lines between upper bounds at
 these points are above a convex curve, so every result is an upper bound.

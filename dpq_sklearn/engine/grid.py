@@ -31,6 +31,8 @@ ROUND_SHARE = 0.1
 MOST_OF_A_DECADE, MOST_OF_A_COLUMN = 1 / 200, 1 / 4000
 # Round numbers that are less than this many cells apart have nothing to stand out from.
 _CELLS_BETWEEN = 100
+_MOST_DIGITS = 13
+_NUMBERS_A_DECADE = 9 * 10 ** (_MOST_DIGITS - 1)
 
 _STEPS_PER_OCTAVE = 2**52  # floats in an octave
 _LARGEST_BITS = np.array(np.finfo(np.float64).max).view(np.int64)  # an edge is never infinite
@@ -182,8 +184,7 @@ class Grid:
 
     def _multiples_up_to(self, numbers):
         """Return for each power of ten its last multiple up to each number, divided by it."""
-        powers = 10 ** np.arange(len(self._round_measures))
-        return numbers // powers.reshape(-1, *(1,) * np.ndim(numbers))
+        return numbers // self._powers.reshape(-1, *(1,) * np.ndim(numbers))
 
     def cells_at(self, first, last, begin, end, measures, columns):
         """Return the cells in [first, last) to which the units 0, 1, ... of their measure belong.
@@ -203,11 +204,11 @@ class Grid:
         power = (before <= rest).sum(axis=0) - 1
         found = power, np.arange(rest.size)
         multiples = begin[found] + 1 + (rest - before[found]) // of_multiples[found]
-        cells[beyond] = self._cells_of_round(multiples * 10**power, columns)
+        cells[beyond] = self._cells_of_round(multiples * self._powers[power], columns)
         return cells
 
-    # Round numbers are numbered: those with the most digits by 0, 1, 2, ... from zero upwards,
-    # those with one digit less by multiples of 10 among these numbers, and so on.
+    # Round numbers are numbered: those with 13 digits by 0, 1, 2, ... from zero upwards, those with
+    # 12 digits by multiples of 10 among these numbers, and so on.
 
     def round_before(self, cells, columns):
         """Return the number of the last round number before each cell."""
@@ -215,17 +216,18 @@ class Grid:
         edges = self.lower_edges(cells, columns)
         powers = POWERS_OF_TEN.searchsorted(np.abs(edges), side="right") - 1 + FIRST_POWER
         decades = np.maximum(powers - self._first_decade[columns], 0)
-        mantissas = np.ceil(_scaled(edges, self._digits_behind(decades, columns))) - 1
+        digits_behind = _MOST_DIGITS - 1 - self._first_decade[columns] - decades
+        mantissas = np.ceil(_scaled(edges, digits_behind)) - 1
         signs = np.sign(edges).astype(np.int64)
-        return mantissas.astype(np.int64) + signs * decades * self._numbers_a_decade[columns]
+        return mantissas.astype(np.int64) + signs * decades * _NUMBERS_A_DECADE
 
     def _cells_of_round(self, numbers, columns):
         """Return the cell of each round number, as `round_before` has it."""
-        per_decade = self._numbers_a_decade[columns]
         magnitudes = np.abs(numbers)
-        decades = np.maximum(magnitudes - per_decade // 9, 0) // per_decade
-        mantissas = (np.sign(numbers) * (magnitudes - decades * per_decade)).astype(np.float64)
-        values = _scaled(mantissas, -self._digits_behind(decades, columns))
+        decades = np.maximum(magnitudes - _NUMBERS_A_DECADE // 9, 0) // _NUMBERS_A_DECADE
+        mantissas = np.sign(numbers) * (magnitudes - decades * _NUMBERS_A_DECADE)
+        digits_behind = _MOST_DIGITS - 1 - self._first_decade[columns] - decades
+        values = _scaled(mantissas.astype(np.float64), -digits_behind)
         # Products are off by less than 2^-50. That matters if an edge of a cell is so near.
         around = np.array((values * (1 - 2.0**-50), values * (1 + 2.0**-50)))
         cells, others = self.cells_of(around, columns)
@@ -238,38 +240,26 @@ class Grid:
                 return cells
             cells += steps
 
-    def _digits_behind(self, decades, columns):
-        """Return by which power of ten the numbers of a decade become whole."""
-        return np.maximum(self._n_digits, 1)[columns] - 1 - self._first_decade[columns] - decades
-
     @cached_property
     def _first_decade(self):
         """The power of ten from which on decades are counted; below, numbers are linear."""
         return np.floor(self.smallest_exponent * np.log10(2.0)).astype(np.int64)
 
     @cached_property
-    def _cells_a_decade(self):
-        return _STEPS_PER_OCTAVE * np.log2(10.0) / self.steps_per_cell
-
-    @cached_property
-    def _n_digits(self):
-        """Round numbers have at most so many digits: two of them are far enough apart."""
-        apart = np.maximum(self._cells_a_decade / (9 * _CELLS_BETWEEN), 0.1)
-        return np.floor(np.log10(apart)).astype(np.int64) + 1
-
-    @cached_property
-    def _numbers_a_decade(self):
-        return 9 * 10 ** np.maximum(self._n_digits - 1, 0)
+    def _powers(self):
+        """The powers of ten whose multiples have a measure, as numbers of round numbers."""
+        return 10 ** np.arange(_MOST_DIGITS - len(self._round_measures), _MOST_DIGITS)
 
     @cached_property
     def _round_measures(self):
         """The measure of a multiple of each power of ten, for each column: whole numbers."""
-        powers = np.arange(max(int(self._n_digits.max()), 0))[:, None]
-        apart = self._cells_a_decade / self._numbers_a_decade
-        most = MOST_OF_A_DECADE * self._cells_a_decade
-        most = np.minimum(most, MOST_OF_A_COLUMN * (self.end - self.first))
-        measures = np.minimum(ROUND_SHARE * apart * 10.0**powers, most).astype(np.int64)
-        return np.where(powers < self._n_digits, measures, 0)
+        cells_a_decade = _STEPS_PER_OCTAVE * np.log2(10.0) / self.steps_per_cell
+        apart = cells_a_decade / _NUMBERS_A_DECADE * 10.0 ** np.arange(_MOST_DIGITS)[:, None]
+        most = MOST_OF_A_COLUMN * (self.end - self.first)
+        most = np.minimum(most, MOST_OF_A_DECADE * cells_a_decade)
+        measures = np.minimum(ROUND_SHARE * apart, most).astype(np.int64)
+        measures = np.where(apart >= _CELLS_BETWEEN, measures, 0)
+        return measures[measures.any(axis=1).argmax() :]
 
 
 def _scaled(values, powers):
