@@ -5,7 +5,7 @@ in logs: a scalar is printed as it is, anything else by its type.
 """
 
 import math
-from numbers import Number, Real
+from numbers import Integral, Number, Real
 from os import PathLike
 
 import numpy as np
@@ -73,3 +73,30 @@ def _finite(value):
         return float(value) if math.isfinite(value) else math.nan
     except OverflowError:  # an integer beyond float64
         return math.nan
+
+
+def checked_request(eps, delta, rho):
+    """Return a request for eps, (eps, delta) or rho as floats, or say why it is none."""
+    delta = checked_delta(delta)
+    if rho is not None:
+        if eps is not None or delta > 0:
+            raise ValueError(
+                "rho excludes eps and delta: set eps=None and delta=0 with rho, got "
+                f"eps={shown(eps)}, delta={shown(delta)}, rho={shown(rho)}."
+            )
+        return None, 0.0, checked_positive(rho, "rho")
+    if eps is None:
+        raise ValueError("one of eps and rho must be given, got eps=None and rho=None.")
+    return checked_positive(eps, "eps"), delta, None
+
+
+def checked_random_state(random_state):
+    """Return `random_state`, or raise a ValueError that says what it may be."""
+    is_int = isinstance(random_state, Integral) and not isinstance(random_state, bool)
+    is_seed = is_int and random_state >= 0
+    if random_state is None or is_seed or isinstance(random_state, np.random.RandomState):
+        return random_state
+    raise ValueError(
+        "random_state must be None (the operating system's generator), a non-negative int "
+        f"or a numpy RandomState, got {shown(random_state)}."
+    )

@@ -16,9 +16,10 @@ from traceback import clear_frames
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import Budget, Cost, checked_request, feature_shares
+from dpq_sklearn.accounting.budgets import Budget, Cost, feature_shares
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
 from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss
+from dpq_sklearn.checks import checked_request
 from dpq_sklearn.decimals import shortest_decimals
 from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
 from dpq_sklearn.engine.random import Randomness, make_randomness

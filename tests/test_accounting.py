@@ -12,7 +12,6 @@ from dpq_sklearn import PrivacyLoss
 from dpq_sklearn.accounting.budgets import (
     DRAW_ERROR,
     Budget,
-    checked_request,
     exponential_cost,
     feature_shares,
 )
@@ -23,6 +22,7 @@ from dpq_sklearn.accounting.conversions import (
     rho_of_pure,
 )
 from dpq_sklearn.accounting.losses import PEOPLE, ROWS, best_composition, compose
+from dpq_sklearn.checks import checked_request
 from tests.enumeration import hockey_stick
 from tests.mechanism_helpers import spent
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpq_sklearn.checks import checked_delta, checked_positive, shown
-
 # Every outcome of a draw has its right probability up to a factor of e^(+-DRAW_ERROR): see
 # docs/privacy.md. The ratio of two datasets' probabilities then moves by at most twice that, and
 # the range of the ratios, which is what all kinds of accounting use, by at most four times.
@@ -102,23 +100,6 @@ def exponential_cost(eps_of_draws, n_draws, error=DRAW_ERROR):
 
 def feature_shares(n_features, weights=None):
     """Return the share of the budget of each feature; the sum of the shares is at most 1."""
-    if weights is None:
-        return np.full(n_features, 1.0 / n_features)  # rounded to nearest: ROUNDING covers it
-    weights = np.asarray(weights, dtype=np.float64)
+    weights = np.ones(n_features) if weights is None else np.asarray(weights, dtype=np.float64)
     shares = weights / weights.max()
-    return shares / math.fsum(shares)
-
-
-def checked_request(eps, delta, rho):
-    """Return a request for eps, (eps, delta) or rho as floats, or say why it is none."""
-    delta = checked_delta(delta)
-    if rho is not None:
-        if eps is not None or delta > 0:
-            raise ValueError(
-                "rho excludes eps and delta: set eps=None and delta=0 with rho, got "
-                f"eps={shown(eps)}, delta={shown(delta)}, rho={shown(rho)}."
-            )
-        return None, 0.0, checked_positive(rho, "rho")
-    if eps is None:
-        raise ValueError("one of eps and rho must be given, got eps=None and rho=None.")
-    return checked_positive(eps, "eps"), delta, None
+    return shares / math.fsum(shares)  # ROUNDING covers the rounding to nearest

@@ -7,11 +7,10 @@ words it likes. Two distributions are enough: uniforms and exponentials, both wi
 """
 
 import os
-from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn.checks import shown
+from dpq_sklearn.checks import checked_random_state
 
 LN2 = float(np.log(2.0))
 
@@ -91,15 +90,3 @@ def make_randomness(random_state):
     else:
         seed = int(random_state)
     return Randomness(np.random.PCG64(seed).random_raw)
-
-
-def checked_random_state(random_state):
-    """Return `random_state`, or raise a ValueError that says what it may be."""
-    is_int = isinstance(random_state, Integral) and not isinstance(random_state, bool)
-    is_seed = is_int and random_state >= 0
-    if random_state is None or is_seed or isinstance(random_state, np.random.RandomState):
-        return random_state
-    raise ValueError(
-        "random_state must be None (the operating system's generator), a non-negative int "
-        f"or a numpy RandomState, got {shown(random_state)}."
-    )

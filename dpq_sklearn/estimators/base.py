@@ -13,15 +13,13 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from dpq_sklearn import quality
-from dpq_sklearn.accounting.budgets import checked_request
 from dpq_sklearn.accounting.losses import ROWS
-from dpq_sklearn.checks import shown
+from dpq_sklearn.checks import checked_random_state, checked_request, shown
 from dpq_sklearn.data.columns import checked_table, library_of
 from dpq_sklearn.data.groups import checked_groups
 from dpq_sklearn.data.sources import Batches, Table
 from dpq_sklearn.data.threads import Progress
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
-from dpq_sklearn.engine.random import checked_random_state
 from dpq_sklearn.estimators.compat import (
     HasMethods,
     Interval,
