@@ -393,10 +393,15 @@ def even_measure(grid, lo, hi):
     return step_measure_of(grid, [lo // per_cell, hi // per_cell + 1], [1.0])
 
 
+def around_cells(ranks, columns, cells):
+    """The weights before and behind each cell."""
+    return tuple(ranks.weights_below(columns, np.array((cells, cells + 1))))
+
+
 def middle_rank(ranks, position):
     """The rank of a position of the first column: the middle of the ranks that it covers."""
     cell, sub = divmod(position, ranks.grid.positions_per_cell)
-    (before,), (behind,) = ranks.around_cells(np.array([0]), np.array([cell]))
+    (before,), (behind,) = around_cells(ranks, np.array([0]), np.array([cell]))
     inside = int(behind - before)
     return ranks.grid.positions_per_cell * int(before) + inside * sub + inside // 2
 

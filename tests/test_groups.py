@@ -39,7 +39,7 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.agg_tree import tree_counts
 from dpq_sklearn.release import plan_release
-from tests.enumeration import place_weights, tiny_grid, whole_node
+from tests.enumeration import around_cells, place_weights, tiny_grid, whole_node
 from tests.test_aq import OTHERS, with_person
 from tests.test_estimators import released, walk, without_numbers
 
@@ -445,7 +445,7 @@ def test_the_ranks_of_a_table_are_those_of_its_summaries(bounds, resolution, rng
             assert np.array_equal(mine, theirs)
         cells = np.concatenate((summary.cells, grid.first[[j]], grid.end[[j]] - 1))
         for mine, theirs in zip(
-            ranks.around_cells(j, cells), expected.around_cells(j, cells), strict=True
+            around_cells(ranks, j, cells), around_cells(expected, j, cells), strict=True
         ):
             assert np.array_equal(mine, theirs)
         assert np.array_equal(ranks.weights_below(j, cells), expected.weights_below(j, cells))

@@ -14,7 +14,7 @@ from dpq_sklearn.engine.ranks import (
     Ranks,
     first_at_least,
 )
-from tests.enumeration import middle_rank, tiny_grid, whole_node
+from tests.enumeration import around_cells, middle_rank, tiny_grid, whole_node
 
 INF = np.inf
 numbers = st.one_of(
@@ -72,7 +72,7 @@ def test_columns_and_summaries_are_counts(table, data, resolution):
             RECORD_WEIGHT * np.searchsorted(of_one, around + further) for further in (0, 1)
         )
         for ranks in both:
-            found = ranks.around_cells(np.full(around.size, column), around)
+            found = around_cells(ranks, np.full(around.size, column), around)
             assert np.array_equal(found, (before, behind))
             assert np.array_equal(ranks.weights_below(column, around), before)
             assert ranks.weights_below(column, grid.end[column : column + 1]) == (
@@ -101,7 +101,7 @@ def test_weights_of_cells_add_up(weights, data):
     below = np.cumsum([0, *weights])
     zero = np.zeros(1, dtype=int)
     for cell in range(len(weights)):
-        around = ranks.around_cells(zero, np.array([cell]))
+        around = around_cells(ranks, zero, np.array([cell]))
         assert (around[0][0], around[1][0]) == (below[cell], below[cell + 1])
     weight = data.draw(st.integers(0, int(below[-1])))
     cell, before, behind = (int(found[0]) for found in ranks.around_ranks(zero, np.array([weight])))
@@ -161,7 +161,7 @@ def test_values_one_bit_from_an_edge_are_counted_in_their_cell():
         ranks = Ranks.of_sorted(values[None], grid[[column]])
         cells = grid.cells_of(values, column)
         for cell in range(int(grid.first[column]), int(grid.end[column])):
-            before, behind = ranks.around_cells(np.array([0]), np.array([cell]))
+            before, behind = around_cells(ranks, np.array([0]), np.array([cell]))
             assert before[0] == np.count_nonzero(cells < cell) * RECORD_WEIGHT
             assert behind[0] == np.count_nonzero(cells <= cell) * RECORD_WEIGHT
 

@@ -160,7 +160,7 @@ def rank_intervals(ranks, nodes, rows, places):
     """Return the ranks at the two edges of each place."""
     per_cell = nodes.places_per_cell[rows]
     cells, subs = np.divmod(places, per_cell)
-    weights = ranks.around_cells(nodes.column[rows], cells)
+    weights = ranks.weights_below(nodes.column[rows], np.array((cells, cells + 1)))
     return _ranks_at_edges(*weights, subs, per_cell, ranks.grid.positions_per_cell)
 
 

@@ -17,9 +17,8 @@ class Ranks:
     """The ascending entries of many columns, and the weight before each of them.
 
     ``keys[start : start + size]`` are the entries of a column: floats, whose cells are worked out
-    only where a mechanism looks, or cells, of which one may occur several times. `below` has the
-    weight before each entry and one more number for each column, its total. If it is None, each
-    entry is a record.
+    only where a mechanism looks, or cells. `below` has the weight before each entry, and for each
+    column one more number, its total; None if each entry is a record.
     """
 
     def __init__(self, grid, keys, starts, sizes, below=None, starts_of_below=None):
@@ -65,10 +64,9 @@ class Ranks:
         return Ranks(self.grid[columns], self._keys, starts, sizes, self._below, of_below)
 
     def around_ranks(self, columns, weights):
-        """Return for each weight the cell in which the weight from the left first exceeds it.
+        """Return the cell in which the weight from the left first exceeds each of `weights`.
 
-        `columns` and `weights` broadcast. With the cells come the weights before and behind them.
-        A column without records has a cell without weight.
+        With it come the weights before and behind it: none if the column has no records.
         """
         last = self._sizes[columns] - 1
         if self._below is None:
@@ -92,10 +90,6 @@ class Ranks:
             two = np.array((cells, cells + 1))[:, is_shared]
             begin[is_shared], behind[is_shared] = self._entries_before(of_shared, two)
         return cells, self._weights_before(columns, begin), self._weights_before(columns, behind)
-
-    def around_cells(self, columns, cells):
-        """Return the weight before and behind each cell."""
-        return tuple(self.weights_below(columns, np.array((cells, cells + 1))))
 
     def weights_below(self, columns, cells):
         """Return the weight in the cells before each of the given ones."""
@@ -127,10 +121,7 @@ class Ranks:
 
 
 def first_at_least(keys, starts, sizes, wanted):
-    """Return how many of the ascending ``keys[start : start + size]`` are below each wanted key.
-
-    A binary search in many parts of `keys` at once.
-    """
+    """Return how many of the ascending ``keys[start : start + size]`` are below each wanted key."""
     found = np.zeros(np.broadcast(starts, wanted).shape, dtype=np.int64)
     if found.size == 0:
         return found
