@@ -40,6 +40,7 @@ class CountNoise:
         ideal = budget.before_rounding(n_counts, self._error).amount
         if budget.unit == "eps":
             self._rate = min(ideal / unit, LARGEST_RATE)
+            self._variance = 2 / self._rate**2
         else:
             self._variance = max(unit**2 / (2 * ideal), LEAST_VARIANCE)
 
@@ -59,8 +60,7 @@ class CountNoise:
 
     def deviation(self):
         """Return the standard deviation of the noise, in multiples of `unit`."""
-        variance = 2 / self._rate**2 if self._budget.unit == "eps" else self._variance
-        return math.sqrt(variance) / self._unit
+        return math.sqrt(self._variance) / self._unit
 
 
 def geometrics(rate, n, randomness):
