@@ -28,10 +28,10 @@ _LANDMARKS, _LANDMARK_SHARES = np.arange(4.0), np.array([0.02, 0.03, 0.015])
 _END_SHARES, _INTEGER_END_SHARES = np.array([0.0, 0.05, 0.02]), np.array([0.0, 0.2, 0.1])
 _LARGEST_INTEGER = 1e6
 
-# Octaves between two of these powers of two weigh the same each, and all below the first together.
+# Between two of these powers of two all octaves have one weight; all below the first has 0.2.
 _POWERS = np.array([-10, -4, 10, 20, 32, 64])
 _POSITIVE_WEIGHTS = np.append(0.2, (0.25, 1.0, 0.25, 0.05, 0.02) * np.diff(_POWERS))
-_OCTAVE_WEIGHTS = np.concatenate((0.5 * _POSITIVE_WEIGHTS[::-1], _POSITIVE_WEIGHTS))
+_OCTAVE_WEIGHTS = np.concatenate((_POSITIVE_WEIGHTS[::-1] / 2, _POSITIVE_WEIGHTS))
 _OCTAVE_WEIGHTS /= _OCTAVE_WEIGHTS.sum()
 _OCTAVE_ENDS = np.concatenate((-np.exp2(_POWERS[::-1]), [0.0], np.exp2(_POWERS)))
 
