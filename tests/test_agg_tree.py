@@ -111,7 +111,7 @@ def test_the_rows_of_a_person_change_a_level_by_one_record_in_all(rng):
 @pytest.mark.parametrize("shares", SHARED_WEIGHTS, ids=str)
 @pytest.mark.parametrize("eps", [0.1, 1.0, 6.0])
 def test_noise_of_counts_is_within_eps_however_a_person_shares_its_weight(eps, shares):
-    noise = CountNoise(Budget(eps, "eps"), n_counts=len(shares), unit=4)
+    noise = CountNoise(Budget(eps, "eps"), n_counts=len(shares), sensitivity=4)
     pmf = pmf_of(noise)
     loss = sum(log_ratio_of_shifted(pmf, share) for share in shares)  # the noises are independent
     assert 0.999 * eps < loss <= noise.cost().eps <= eps
@@ -120,7 +120,7 @@ def test_noise_of_counts_is_within_eps_however_a_person_shares_its_weight(eps, s
 @pytest.mark.parametrize("shares", SHARED_WEIGHTS, ids=str)
 @pytest.mark.parametrize("unit", ["eps", "rho"])
 def test_noise_of_counts_is_within_rho_however_a_person_shares_its_weight(unit, shares):
-    noise = CountNoise(Budget(0.5, unit), n_counts=len(shares), unit=4)
+    noise = CountNoise(Budget(0.5, unit), n_counts=len(shares), sensitivity=4)
     assert spent(noise.cost(), Budget(0.5, unit)) <= 0.5
     for order in (1.01, 1.5, 2.0, 5.0, 10.0):
         divergence = sum(renyi_of_shifted(pmf_of(noise), share, order) for share in shares)
@@ -133,8 +133,8 @@ def test_noise_of_counts_is_within_rho_however_a_person_shares_its_weight(unit, 
 def test_the_tests_above_notice_1_3_of_a_budget(unit):
     budget = Budget(1.0, unit)
     pmf = (
-        pmf_of(CountNoise(budget.part(1.0), unit=4)),
-        pmf_of(CountNoise(Budget(1.3, unit), unit=4)),
+        pmf_of(CountNoise(budget.part(1.0), sensitivity=4)),
+        pmf_of(CountNoise(Budget(1.3, unit), sensitivity=4)),
     )
     if unit == "eps":
         losses = [log_ratio_of_shifted(p, 4) for p in pmf]
@@ -187,7 +187,7 @@ def test_parts_of_records_make_the_noise_hardly_larger(eps):
     """Noise in small parts of a record is as good as noise in whole records, where it matters."""
     pmf = laplace_pmf(CountNoise(Budget(eps, "eps"))._rate)
     in_records = math.sqrt(math.fsum(pmf * SUPPORT.astype(float) ** 2))
-    in_parts = CountNoise(Budget(eps, "eps"), unit=RECORD_WEIGHT).deviation()
+    in_parts = CountNoise(Budget(eps, "eps"), sensitivity=RECORD_WEIGHT).deviation()
     assert in_parts == pytest.approx(in_records, rel=0.05)
 
 

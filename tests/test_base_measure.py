@@ -52,7 +52,7 @@ def some_nodes(seed, n_nodes=600, grid=GRID):
     return column, lo, hi, neighbour, is_open, ~np.array((is_first, is_last))
 
 
-def masses_of(measure):
+def measures_of(measure):
     return np.diff(measure.before, axis=1) * measure.densities
 
 
@@ -62,7 +62,7 @@ def test_measure_of_a_node_is_one_and_every_cell_has_a_part_of_it(seed):
     column, lo, hi, _, is_open, _ = nodes
     measure = step_measure(GRID, *nodes)
     assert np.isfinite(measure.densities).all()
-    np.testing.assert_allclose(masses_of(measure).sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(measures_of(measure).sum(axis=1), 1.0, rtol=1e-12)
     whole = GRID.measure_before(hi + 1, column) - GRID.measure_before(lo, column)
     plain = PLAIN_SHARES[2 - is_open.sum(axis=0)]
     is_there = np.diff(measure.cuts, axis=1) > 0
@@ -104,7 +104,7 @@ def one_node(lo, hi, neighbour=None, column=0, grid=GRID):
     return step_measure(grid, np.array([column]), *cells, is_open, ~is_open)
 
 
-def mass_between(measure, low, high, column=0, grid=GRID):
+def measure_between(measure, low, high, column=0, grid=GRID):
     """The measure of the cells between two numbers."""
     ends = grid.measure_before(grid.cells_of(np.array([low, high]), column), column)
     inside = np.clip(measure.before[0], *ends)
@@ -113,10 +113,10 @@ def mass_between(measure, low, high, column=0, grid=GRID):
 
 def test_root_prefers_numbers_of_everyday_size_and_positive_ones():
     root = one_node(None, None)
-    assert mass_between(root, 1.0, 2.0) > 3 * mass_between(root, 2.0**30, 2.0**31)
-    assert mass_between(root, 1.0, 2.0) > 3 * mass_between(root, 2.0**-9.5, 2.0**-8.5)
-    assert mass_between(root, 0.0, 1e18) > 1.5 * mass_between(root, -1e18, 0.0)
-    assert mass_between(root, 1e-3, 1e5) > 0.4
+    assert measure_between(root, 1.0, 2.0) > 3 * measure_between(root, 2.0**30, 2.0**31)
+    assert measure_between(root, 1.0, 2.0) > 3 * measure_between(root, 2.0**-9.5, 2.0**-8.5)
+    assert measure_between(root, 0.0, 1e18) > 1.5 * measure_between(root, -1e18, 0.0)
+    assert measure_between(root, 1e-3, 1e5) > 0.4
 
 
 @pytest.mark.parametrize(("end", "neighbour", "scale"), [(2005.3, 1995.0, 10), (1e9, None, 1e9)])
@@ -127,35 +127,37 @@ def test_rings_around_a_released_end_have_its_scale(end, neighbour, scale):
         ends = (sign * end, None) if sign > 0 else (None, sign * end)
         measure = one_node(*ends, beyond)
 
-        def mass(near, far, sign=sign, measure=measure):
-            return mass_between(measure, *sorted(sign * (end + scale * at) for at in (near, far)))
+        def around(near, far, sign=sign, measure=measure):
+            return measure_between(
+                measure, *sorted(sign * (end + scale * at) for at in (near, far))
+            )
 
-        assert mass(0.01, 64) > 0.4
-        assert mass(0, 2**-9) < 0.3
-        assert mass(0.5, 4) > 3 * mass(32, 256)
+        assert around(0.01, 64) > 0.4
+        assert around(0, 2**-9) < 0.3
+        assert around(0.5, 4) > 3 * around(32, 256)
 
 
 def test_measure_between_two_released_ends_is_even_in_the_value():
     for low, high in ((-1.234567, 1.4321), (10.123, 20.456), (-1000.5, 0.33)):
         measure = one_node(low, high)
         parts = np.linspace(low, high, 11)
-        masses = [mass_between(measure, *pair) for pair in pairwise(parts[1:-1])]
-        assert min(masses) > 0.03 and max(masses) < 0.3
+        measures = [measure_between(measure, *pair) for pair in pairwise(parts[1:-1])]
+        assert min(measures) > 0.03 and max(measures) < 0.3
 
 
 def test_numbers_of_everyday_size_have_a_part_between_bounds_that_are_far_away():
     grid = make_grid([(0.0, 1e9)])
     ends, closed = (grid.first, grid.end - 1), np.zeros((2, 1), dtype=bool)
     measure = step_measure(grid, np.array([0]), *ends, ends[0], closed, closed)
-    assert mass_between(measure, 1e4, 1e5, grid=grid) > 0.002
-    assert mass_between(measure, 1e8, 9e8, grid=grid) > 0.7
+    assert measure_between(measure, 1e4, 1e5, grid=grid) > 0.002
+    assert measure_between(measure, 1e8, 9e8, grid=grid) > 0.7
 
 
 def test_half_open_bounds_have_rings_at_the_bound():
     measure = one_node(0.0, None, column=1)
-    assert mass_between(measure, 2.0**-10, 2.0**10, column=1) > 0.3
+    assert measure_between(measure, 2.0**-10, 2.0**10, column=1) > 0.3
     measure = one_node(None, 100.0, column=2)
-    assert mass_between(measure, -1000.0, 99.99, column=2) > 0.3
+    assert measure_between(measure, -1000.0, 99.99, column=2) > 0.3
 
 
 @pytest.mark.parametrize("column", range(len(BOUNDS)), ids=map(str, BOUNDS))
@@ -166,7 +168,7 @@ def test_nodes_of_one_cell_or_two_have_a_measure_too(column):
     closed = np.zeros((2, lo.size), dtype=bool)
     columns = np.full(lo.size, column)
     measure = step_measure(GRID, columns, lo, hi, lo, closed, ~closed)
-    np.testing.assert_allclose(masses_of(measure).sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(measures_of(measure).sum(axis=1), 1.0, rtol=1e-12)
     is_there = np.diff(measure.cuts, axis=1) > 0
     assert np.all(measure.densities[is_there] > 0)
 
@@ -194,4 +196,4 @@ def test_bounds_at_the_ends_of_the_floats_have_finite_densities():
     closed = np.zeros((2, 1), dtype=bool)
     measure = step_measure(grid, np.array([0]), *ends, ends[0], closed, closed)
     assert np.isfinite(measure.densities).all()
-    np.testing.assert_allclose(masses_of(measure).sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(measures_of(measure).sum(axis=1), 1.0, rtol=1e-12)

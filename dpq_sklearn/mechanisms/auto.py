@@ -23,6 +23,7 @@ class AutomaticChoice(Mechanism):
 
     takes_weights = False  # JointExp does not
     _aq, _joint_exp = ApproximateQuantiles(), JointExponential()
+    composed_budgets = _aq.composed_budgets  # JointExp is a single draw
 
     def choice(self, quantiles, budget):
         """Return the mechanism for these quantiles and this budget."""
@@ -60,7 +61,3 @@ class AutomaticChoice(Mechanism):
 
     def rank_errors(self, quantiles, budget):
         return self.choice(quantiles, budget).rank_errors(quantiles, budget)
-
-    def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
-        """Return the budgets that AQ would have: JointExp is a single draw."""
-        return self._aq.composed_budgets(quantiles, shares, eps, delta, count_eps)

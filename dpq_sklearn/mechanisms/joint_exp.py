@@ -2,19 +2,18 @@
 
 One exponential mechanism chooses m positions in any order. With v_j the j-th smallest, F(v) the
 number of records below v and q_j n the rank wanted, let e_j = F(v_j) - q_j n be the error of v_j,
-and e_0 = e_{m+1} = 0. The score of the positions is
+and e_0 = e_{m+1} = 0. The score is minus the length of the walk of the error from 0 back to 0,
 
-    u(v) = -sum_{j=1}^{m+1} |(F(v_j) - F(v_{j-1})) - (q_j - q_{j-1}) n| = -sum_j |e_j - e_{j-1}|,
+    u(v) = -sum_{j=1}^{m+1} |(F(v_j) - F(v_{j-1})) - (q_j - q_{j-1}) n| = -sum_j |e_j - e_{j-1}|.
 
-minus the length of the walk of the error from 0 back to 0. Their weight is ``exp(eta * u) + floor``
-with a public floor. Where some |e_j| exceeds cutoff / 2, u is below -cutoff and its term is next to
-nothing beside the floor. So only the records within cutoff / 2 of their targets, in *windows*, are
-ever looked at: the time does not depend on n.
+The weight is ``exp(eta * u) + floor`` with a public floor. Where some |e_j| exceeds cutoff / 2, its
+first term is next to nothing beside the floor. So only the records within cutoff / 2 of their
+targets, in *windows*, are ever looked at: the time does not depend on n.
 
-Inside the windows the term factors: a forward pass adds up all placements of the first j quantiles
-with the j-th in a given interval between records, and backward sampling chooses one of them. The
-kernel ``exp(-eta |e_j - e_{j-1}|)`` is exponential on both sides, so that sums with it are running
-sums of positive terms: no Fourier transform, whose absolute error would drown improbable positions.
+A forward pass adds up all placements of the first j quantiles with the j-th in a given interval
+between records, and backward sampling chooses one of them. The kernel exp(-eta |e_j - e_{j-1}|) is
+exponential on both sides, so that sums with it are running sums of positive terms: the absolute
+error of a Fourier transform would drown improbable positions.
 """
 
 import math
@@ -33,31 +32,22 @@ from dpq_sklearn.mechanisms.protocol import Mechanism
 
 
 class JointScore(NamedTuple):
-    """The weight of positions is exp(eta * u) + exp(-clip), which costs eps.
-
-    Where u is below -cutoff, exp(eta * u) is less than `DRAW_ERROR` of exp(-clip). `error` is the
-    largest one of the logarithm of an outcome's probability.
-    """
+    """The weight of positions is exp(eta * u) + exp(-clip)."""
 
     eta: float
     clip: float
-    cutoff: float
-    eps: float
-    error: float
+    cutoff: float  # where u is below -cutoff, exp(eta * u) is less than DRAW_ERROR of exp(-clip)
+    eps: float  # what it costs
+    error: float  # the largest one of the logarithm of an outcome's probability
 
 
 @dataclass(frozen=True)
 class JointExponential(Mechanism):
-    """The JointExp mechanism.
+    """The JointExp mechanism."""
 
-    A column has at most 2^grid_bits cells, and a cell 2^cell_bits positions: as many as there can
-    be records, so that no two of them share a position. The floors of all choices together weigh
-    at most 2^-spare_bits of a perfect one.
-    """
-
-    grid_bits: int = FULL_RESOLUTION
-    cell_bits: int = 34
-    spare_bits: float = 34.0
+    grid_bits: int = FULL_RESOLUTION  # a column has at most 2^grid_bits cells
+    cell_bits: int = 34  # a cell has 2^cell_bits positions: no two records share one
+    spare_bits: float = 34.0  # all floors together weigh at most 2^-spare_bits of a perfect choice
 
     # A record is at one position; parts of records would need their own intervals.
     takes_weights = False
@@ -83,11 +73,7 @@ class JointExponential(Mechanism):
         return released
 
     def score(self, quantiles, budget):
-        """Return the public constants of the mechanism for this budget.
-
-        Logarithms of weights are added in at most 2 clip / eta steps for each quantile, each with
-        the rounding error of a number below 4 clip. To it comes what is beyond the windows.
-        """
+        """Return the public constants of the mechanism for this budget."""
         m = len(quantiles)
         clip = (m * (self.grid_bits + self.cell_bits) + self.spare_bits) * LN2
         eps_of_eta = 4 * (1 - float(np.diff([0.0, *quantiles, 1.0]).min()))
@@ -96,6 +82,8 @@ class JointExponential(Mechanism):
         largest_eta = clip / (8 * (m + 1))
         # The error takes at most half of the budget (`Budget.before_rounding`).
         least_eta = min(budget.part(1 / 2).exponential_eps() / eps_of_eta, largest_eta)
+        # Logarithms of weights are added in at most 2 clip / eta steps for each quantile, each with
+        # the rounding error of a number below 4 clip. To it comes what is beyond the windows.
         steps = (m + 1) * (2 * clip / least_eta + m + 64)
         error = 2 * DRAW_ERROR + steps * (4 * clip + 100) * 2.0**-53
         eta = min(budget.before_rounding(1, error).exponential_eps() / eps_of_eta, largest_eta)
@@ -121,15 +109,14 @@ class JointExponential(Mechanism):
 def record_places(ranks, column, records, cell_bits):
     """Return the cells (from 0) of records, counted from 0, and their places in these cells.
 
-    What would be records before all or behind all are at the ends: at the position before the
-    first, and at the last one.
+    Records before all others are at the position before the first, those behind all at the last.
     """
     n_records = int(ranks.total_weights[column]) // RECORD_WEIGHT
     first, end = ranks.grid.first[column], ranks.grid.end[column]
     existing = np.clip(records, 0, max(n_records - 1, 0))
-    cells, *around = ranks.around_ranks(np.array([column]), existing * RECORD_WEIGHT)
-    before, behind = (weight // RECORD_WEIGHT for weight in around)
-    places = spread_places(existing - before, behind - before, cell_bits)
+    cells, before, behind = ranks.around_ranks(np.array([column]), existing * RECORD_WEIGHT)
+    counts = (behind - before) // RECORD_WEIGHT
+    places = spread_places(existing - before // RECORD_WEIGHT, counts, cell_bits)
     is_before, is_behind = records < 0, records >= n_records
     cells = np.where(is_before, -1, np.where(is_behind, end - first - 1, cells - first))
     return cells, np.where(is_before | is_behind, (1 << cell_bits) - 1, places)
@@ -142,8 +129,6 @@ def spread_places(numbers, counts, n_bits):
     and all others halve the first of these gaps. So the records are spread over the cell, and one
     record more leaves the places of all others as they are.
     """
-    if counts.max() <= 1:  # most columns have no ties
-        return np.zeros_like(numbers)
     n_gaps = 1 << (np.frexp(np.maximum(counts, 1))[1].astype(np.int64) - 1)
     n_halved = counts - n_gaps
     half_gaps = np.maximum(numbers, 2 * (numbers - n_halved))
@@ -153,9 +138,8 @@ def spread_places(numbers, counts, n_bits):
 class JointWeights:
     """Logarithms of the sums of exp(eta * u) over positions inside the windows.
 
-    The window of the j-th quantile has the ranks around ``anchors[j]``, which is at most m below
-    the target, and index i in it is the i-th of them. Ranks that do not exist have intervals of
-    length 0.
+    Index i in the window of the j-th quantile is the i-th of the ranks around ``anchors[j]``, which
+    is at most m below the target. Ranks that do not exist have intervals of length 0.
 
     Quantiles in the same interval are a *group*. `starts[j][i]` adds up all placements of the
     quantiles 0 .. j in which the j-th begins a group in interval i, but for the choice of its
@@ -271,7 +255,7 @@ class JointWeights:
 def sliding_sums(log_terms, eta, width):
     """Return log sum_{i <= s < i + width} exp(log_terms[s] - eta (s - i)) for each i.
 
-    In blocks as wide as the sum, every sum is the end of one block and the beginning of the next:
+    In blocks of `width` terms, every sum is the end of one block and the beginning of the next:
     nothing is subtracted.
     """
     blocks = np.full((-(-log_terms.size // width), width), -np.inf)
@@ -285,7 +269,11 @@ def sliding_sums(log_terms, eta, width):
 
 
 def log_race(log_weights, randomness):
-    """Return index i with probability proportional to exp(log_weights[i]): the race of `race`."""
+    """Return index i with probability proportional to exp(log_weights[i]).
+
+    It wins an exponential race: i arrives after an exponential time with rate exp(log_weights[i]).
+    Logarithms of the times are compared, as weights may underflow.
+    """
     return int(np.argmin(np.log(randomness.exponentials(log_weights.size)) - log_weights))
 
 

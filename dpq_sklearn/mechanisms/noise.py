@@ -18,15 +18,15 @@ LEAST_VARIANCE = 2.0**-10
 
 
 class CountNoise:
-    """Noise for `n_counts` whole numbers that one neighbour changes by at most `unit` in all.
+    """Noise for `n_counts` integers that a neighbour changes by at most `sensitivity` in all.
 
     Privacy
     -------
-    With a budget of eps the noise is discrete Laplace of rate eps / unit, which costs eps, or
-    eps^2 / 2 in zCDP (noise that is no exponential mechanism has no better). With rho it is
-    discrete Gaussian of variance unit^2 / (2 rho), which costs rho (Canonne, Kamath, Steinke 2020,
-    Theorem 4) at half the variance of Laplace, and has no finite eps. Rounding is reserved for
-    each count.
+    With a budget of eps the noise is discrete Laplace of rate eps / sensitivity, which costs eps,
+    or eps^2 / 2 in zCDP (noise that is no exponential mechanism has no better). With rho it is
+    discrete Gaussian of variance sensitivity^2 / (2 rho), which costs rho (Canonne, Kamath, Steinke
+    2020, Theorem 4) at half the variance of Laplace, and has no finite eps. Rounding is reserved
+    for each count.
 
     A relative error of k in all, k = n_counts * DRAW_ERROR / 2, adds at most (2 + 1 / (a - 1)) k to
     the divergence of order a. It increases with a, so below a = 1 + t the value at 1 + t serves:
@@ -34,14 +34,15 @@ class CountNoise:
     2 sqrt(k rho) + 2 k more, less than n_counts draws with errors of sqrt(DRAW_ERROR / 2) do.
     """
 
-    def __init__(self, budget, n_counts=1, unit=1):
-        self._n_counts, self._unit, self._budget = n_counts, unit, budget
+    def __init__(self, budget, n_counts=1, sensitivity=1):
+        self._n_counts, self._sensitivity, self._budget = n_counts, sensitivity, budget
         self._error = DRAW_ERROR if budget.unit == "eps" else math.sqrt(DRAW_ERROR / 2)
         ideal = budget.before_rounding(n_counts, self._error).amount
         if budget.unit == "eps":
-            self._rate = min(ideal / unit, LARGEST_RATE)
+            self._rate = min(ideal / sensitivity, LARGEST_RATE)
+            self._variance = 2 / self._rate**2
         else:
-            self._variance = max(unit**2 / (2 * ideal), LEAST_VARIANCE)
+            self._variance = max(sensitivity**2 / (2 * ideal), LEAST_VARIANCE)
 
     def draw(self, randomness):
         """Return the noise of all counts: int64."""
@@ -52,15 +53,14 @@ class CountNoise:
     def cost(self):
         """Return what it costs in eps and in rho."""
         if self._budget.unit == "rho":
-            eps_of_rho = 2 * self._unit / math.sqrt(self._variance)  # sqrt(8 rho)
+            eps_of_rho = 2 * self._sensitivity / math.sqrt(self._variance)  # sqrt(8 rho)
             return Cost(math.inf, exponential_cost([eps_of_rho], self._n_counts, self._error).rho)
-        eps = exponential_cost([self._rate * self._unit], self._n_counts).eps
+        eps = exponential_cost([self._rate * self._sensitivity], self._n_counts).eps
         return Cost(eps, eps**2 / 2)
 
     def deviation(self):
-        """Return the standard deviation of the noise, in multiples of `unit`."""
-        variance = 2 / self._rate**2 if self._budget.unit == "eps" else self._variance
-        return math.sqrt(variance) / self._unit
+        """Return the standard deviation of the noise, in multiples of `sensitivity`."""
+        return math.sqrt(self._variance) / self._sensitivity
 
 
 def geometrics(rate, n, randomness):
@@ -73,7 +73,7 @@ def geometrics(rate, n, randomness):
     """
     shift = max(0, math.ceil(math.log2(0.25 / rate)))
     high_rate = math.ldexp(rate, shift)
-    most = max(1, math.ceil(16 / high_rate))
+    most = math.ceil(16 / high_rate)
     thresholds = np.exp(-high_rate * np.arange(most, 0, -1))
     high, is_unfinished = np.zeros(n, dtype=np.int64), np.ones(n, dtype=bool)
     while is_unfinished.any():

@@ -34,11 +34,7 @@ class Mechanism(ABC):
         """
 
     def typical_error(self, quantiles, budget):
-        """Return one number by which accounts and mechanisms can be compared: less is better.
-
-        By default it is the mean error in rank. Infinite where the mechanism cannot serve the
-        budget.
-        """
+        """Return a number to compare accounts and mechanisms by: the mean error in rank, or inf."""
         try:
             return float(self.rank_errors(quantiles, budget).mean())
         except ValueError:  # too little to be guaranteed in floating point
