@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 
 from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.accounting.budgets import Budget
+from dpq_sklearn.accounting.composition import adaptive_delta
 from dpq_sklearn.data.groups import weights_of_rows
 from dpq_sklearn.data.summaries import Summary, summarize
 from dpq_sklearn.engine.exponential import Scores, StepMeasure, draw
@@ -205,6 +206,25 @@ def test_composed_budgets_keep_the_promised_delta(quantiles, share, eps, delta, 
         for one, other in [*pairs.tolist(), *pairs[:, ::-1].tolist()]:
             worst = max(worst, hockey_stick(joint[one], joint[other], eps))
     assert share * delta <= worst <= delta
+
+
+@pytest.mark.parametrize("count_eps", [0.0, 0.1])
+def test_composed_budgets_of_several_columns_use_up_the_delta(count_eps):
+    """A count first: a draw of twice its eps. Then levels, of which an early leaf replaces two."""
+    quantiles = [(0.2, 0.4, 0.6, 0.8), (0.25, 0.5, 0.75), (0.2, 0.4, 0.6, 0.8, 0.9)]
+    budgets = AQ.composed_budgets(quantiles, [0.5, 0.3, 0.2], 1.0, 1e-6, count_eps)
+    draws, instead = [2 * count_eps], [0.0]
+    for nodes, eps in map(AQ.nodes_and_eps, quantiles, budgets):
+        n_levels = nodes[-1].depth + 1
+        levels, early = [set() for _ in range(n_levels)], [0.0] * n_levels
+        for node, of_node in zip(nodes, eps, strict=True):
+            if node.is_leaf and node.depth < n_levels - 1:
+                early[node.depth] = of_node
+            else:
+                levels[node.depth].add(of_node)
+        draws += [of_level for (of_level,) in levels]
+        instead += early
+    assert 0.975e-6 < adaptive_delta(draws, 1.0, instead) <= 1e-6
 
 
 # The enumeration has power
