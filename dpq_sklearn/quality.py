@@ -10,7 +10,7 @@ import html
 import sys
 import warnings
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from traceback import walk_stack
 
@@ -68,14 +68,14 @@ def rank_errors(plan):
 
 
 def _map_columns(plan, function):
-    """Return ``function(quantiles, rank errors, bounds)``, once for columns that are alike."""
-    columns = list(zip(plan.quantiles, plan.budgets, plan.bounds, strict=True))
-    errors_of = plan.mechanism.rank_errors
-    found = {
-        (q, budget, bounds): function(q, of_column(errors_of, q, budget), bounds)
-        for q, budget, bounds in set(columns)
-    }
-    return [found[column] for column in columns]
+    """Return ``function(quantiles, rank errors, bounds)`` of each column."""
+
+    @cache  # columns are mostly alike
+    def value(quantiles, budget, bounds):
+        errors = of_column(plan.mechanism.rank_errors, quantiles, budget)
+        return function(quantiles, errors, bounds)
+
+    return list(map(value, plan.quantiles, plan.budgets, plan.bounds))
 
 
 def errors_in_bins(plan, n_rows):
