@@ -14,7 +14,6 @@
 import contextlib
 import hashlib
 import json
-import math
 import os
 import secrets
 import sqlite3
@@ -34,7 +33,8 @@ PRAGMA user_version = {FORMAT};
 CREATE TABLE head (
     ledger_id TEXT, created TEXT, neighbours TEXT, eps REAL, delta REAL, rho REAL, seal TEXT);
 CREATE TABLE releases (
-    id INTEGER PRIMARY KEY, eps REAL, delta REAL, rho REAL, os_randomness INTEGER, facts TEXT);
+    id INTEGER PRIMARY KEY, eps REAL, delta REAL, rho REAL, pure_eps REAL, os_randomness INTEGER,
+    facts TEXT);
 """
 
 # What SQLite raises on a damaged file, where bytes are no text or sizes are impossible.
@@ -60,13 +60,9 @@ class Row(NamedTuple):
     eps: float
     delta: float
     rho: float
+    pure_eps: float
     os_randomness: int
     facts: str  # a JSON object: the time, and whatever else is said about the release
-
-    @property
-    def pure_eps(self):
-        """The eps of the release at delta=0; infinite if it is not known."""
-        return self.eps if self.delta == 0 else json.loads(self.facts).get("pure_eps", math.inf)
 
 
 class Contents(NamedTuple):
@@ -87,7 +83,8 @@ def new_contents(caps, neighbours):
 def with_release(contents, loss, facts):
     """Return the contents with one more release of this loss, and a dict of public facts."""
     # Rows are numbered by the order of the commits: the clock may be set back, the order may not.
-    costs = (float(cost) + 0.0 for cost in (loss.eps, loss.delta, loss.rho))  # no negative zero
+    costs = (loss.eps, loss.delta, loss.rho, loss.pure_eps)
+    costs = (float(cost) + 0.0 for cost in costs)  # no negative zero: SQLite drops the sign
     facts = json.dumps({"time": _now(), **facts})
     row = Row(len(contents.rows) + 1, *costs, int(loss.os_randomness), facts)
     return contents._replace(rows=(*contents.rows, row))
@@ -137,7 +134,7 @@ def append(path, add_release):
     with _connection(path) as connection:
         connection.execute("BEGIN IMMEDIATE")
         after = add_release(_verified_contents(connection, path))
-        connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?)", after.rows[-1])
+        connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", after.rows[-1])
         connection.execute("UPDATE head SET seal = ?", (_seal(after),))
         # If the structure of the file is damaged where nothing is stored, the insertion may have
         # overwritten older records: all is read back, and the whole structure is checked.

@@ -64,7 +64,7 @@ class LedgerRecord(NamedTuple):
     delta: float
     rho: float
     pure_eps: float
-    account: str | None
+    account: str
     seeded: bool
     note: str | None
 
@@ -367,8 +367,6 @@ def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
         "note": ledger._note if note is None else _one_line(note, "note"),
         "account": _one_line(loss.account, "account"),
     }
-    if loss.delta > 0 and loss.pure_eps < math.inf:
-        facts["pure_eps"] = loss.pure_eps
 
     def add_release(contents):
         ledger._refuse_other(contents, loss.neighbours)
@@ -483,8 +481,10 @@ def _checked_columns(columns):
 
 
 def _record_of(row):
-    facts = {"account": None, "pure_eps": row.pure_eps} | json.loads(row.facts)
+    facts = json.loads(row.facts) | {"seeded": not row.os_randomness}
+    facts["time"] = datetime.fromisoformat(facts["time"])
     if isinstance(facts["columns"], list):
         facts["columns"] = tuple(facts["columns"])
-    facts |= {"time": datetime.fromisoformat(facts["time"]), "seeded": not row.os_randomness}
-    return LedgerRecord(eps=row.eps, delta=row.delta, rho=row.rho, **facts)
+    return LedgerRecord(
+        eps=row.eps, delta=row.delta, rho=row.rho, pure_eps=row.pure_eps, **facts
+    )
