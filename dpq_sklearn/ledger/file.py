@@ -1,14 +1,12 @@
 """The file of a ledger: SQLite, one durable transaction a spend, sealed against silent damage.
 
-- Every operation opens its own connection. Threads, forks and worker processes share nothing but
-  the file, and the file's lock decides who comes next.
-- SQLite keeps a rollback journal and not a write-ahead log: everything is in one file, which needs
-  no shared memory. ``synchronous=EXTRA`` makes a commit outlast a power cut right after it, and
-  with it the name of the file: SQLite syncs the folder too.
+- Every operation opens its own connection: threads, forks and worker processes share nothing but
+  the file and its lock. Nothing else opens the file: on POSIX, closing any other handle would drop
+  the locks of the whole process.
+- A rollback journal, unlike a write-ahead log, leaves all in one file without shared memory. With
+  ``synchronous=EXTRA`` a commit, and the name of the file, outlast a power cut right after it.
 - SQLite notices damage to its structure but not to its contents. A SHA-256 over caps and records
-  is stored beside them and checked at every opening: against accidents, not against forgers.
-- Nothing but SQLite ever opens the file: on POSIX, closing any other handle would drop the locks
-  of the whole process.
+  is checked at every opening: against accidents, not against forgers.
 """
 
 import contextlib
@@ -126,13 +124,9 @@ def read(path):
 
 
 def append(path, add_release):
-    """Commit the release that `add_release(contents)` adds to the contents, unless it raises.
-
-    It sees the verified contents under the lock. When this function returns, the spend is on the
-    disk; when it raises, nothing was spent.
-    """
+    """Commit the release that `add_release(contents)` adds; or raise, and spend nothing."""
     with _connection(path) as connection:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("BEGIN IMMEDIATE")  # the contents are read and changed under the lock
         after = add_release(_verified_contents(connection, path))
         connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", after.rows[-1])
         connection.execute("UPDATE head SET seal = ?", (_seal(after),))
@@ -146,10 +140,7 @@ def append(path, add_release):
 
 @contextlib.contextmanager
 def _connection(path, new_file=None):
-    """Open the ledger, or make a new file for it, for one transaction.
-
-    Closing the connection undoes what is not committed.
-    """
+    """Open the ledger, or a new file for it; what is not committed at the end is undone."""
     uri = f"{Path(new_file or path).as_uri()}?mode={'rwc' if new_file else 'rw'}"
     try:
         connection = sqlite3.connect(

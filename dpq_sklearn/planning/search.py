@@ -47,8 +47,7 @@ class SearchPlan:
     def __repr__(self):
         fits = f"{self.n_fits} private fit{'' if self.n_fits == 1 else 's'}"
         at_most, why = ("at most ", f" ({'; '.join(self.reasons)})") if self.reasons else ("", "")
-        cost = in_words(self.total.eps, self.total.delta, self.total.rho)
-        line = f"{at_most}{fits} that cost {at_most}{cost}{why}"
+        line = f"{at_most}{fits} that cost {at_most}{in_words(self.total)}{why}"
         return "\n".join((line, *self.refusals))
 
 
