@@ -98,11 +98,9 @@ class PrivacyLedger:
     Notes
     -----
     An estimator's ``ledger`` may also be the absolute path of a file that exists: a deleted ledger
-    is an error and not a new budget. Any number of threads and processes may use one file at once.
-    A ledger in memory is shared by its copies and clones.
-
-    A search goes on when a fit is refused. ``error_score="raise"`` stops it, and :meth:`check`
-    tells beforehand.
+    is an error and not a new budget. Any number of threads and processes may use one file at once;
+    a ledger in memory is shared by its copies and clones. A search goes on when a fit is refused:
+    ``error_score="raise"`` stops it, and :meth:`check` tells beforehand.
 
     Examples
     --------
