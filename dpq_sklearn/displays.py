@@ -113,7 +113,6 @@ class DPQuantileDisplay:
         Returns
         -------
         self : DPQuantileDisplay
-            With `ax_` and `figure_` set.
         """
         pyplot = optional_module("matplotlib.pyplot", "DPQuantileDisplay", "dpq-sklearn[plot]")
         self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
