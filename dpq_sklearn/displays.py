@@ -5,6 +5,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from dpq_sklearn.checks import shown
 from dpq_sklearn.data.columns import checked_table, read_matrix
 from dpq_sklearn.ledger.views import optional_module
 from dpq_sklearn.quality import TOO_FAR_OFF, even_quantiles
@@ -177,4 +178,4 @@ def _feature_of(estimator, feature):
         return names.index(feature), feature
     if isinstance(feature, Integral) and 0 <= feature < len(names):
         return int(feature), names[feature]
-    raise ValueError(f"feature must be one of {names}, or the index of one, got {feature!r}.")
+    raise ValueError(f"feature must be one of {names}, or the index of one, got {shown(feature)}.")
