@@ -5,9 +5,10 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from dpq_sklearn.checks import shown
 from dpq_sklearn.data.columns import checked_table, read_matrix
 from dpq_sklearn.ledger.views import optional_module
-from dpq_sklearn.quality import TOO_FAR_OFF
+from dpq_sklearn.quality import TOO_FAR_OFF, even_quantiles
 
 # Colours that survive colour blindness (Okabe, Ito) and a dark background.
 _PRIVATE, _BAND, _PUBLIC = "#0072B2", "#56B4E9", "#999999"
@@ -68,8 +69,7 @@ class DPQuantileDisplay:
 
         Parameters
         ----------
-        estimator : DPKBinsDiscretizer or DPQuantileTransformer
-            A fitted transformer.
+        estimator : fitted DPKBinsDiscretizer or DPQuantileTransformer
         feature : int or str, default=0
             Index or name of the feature.
         n_rows : int or None, default=None
@@ -83,7 +83,6 @@ class DPQuantileDisplay:
         Returns
         -------
         display : DPQuantileDisplay
-            The drawn display.
         """
         check_is_fitted(estimator, "privacy_")
         index, name = _feature_of(estimator, feature)
@@ -92,7 +91,7 @@ class DPQuantileDisplay:
             n_rows = x_public.size
         quantiles = values = estimator._private_edges()[index]
         if hasattr(estimator, "bin_edges_"):
-            kind, shares = "bins", np.arange(1, values.size + 1) / (values.size + 1)
+            kind, shares = "bins", np.array(even_quantiles(values.size + 1))
             errors = estimator.rank_error_[index]
         else:
             kind, values, shares = "cdf", estimator.quantiles_[:, index], estimator.references_
@@ -115,7 +114,6 @@ class DPQuantileDisplay:
         Returns
         -------
         self : DPQuantileDisplay
-            With `ax_` and `figure_` set.
         """
         pyplot = optional_module("matplotlib.pyplot", "DPQuantileDisplay", "dpq-sklearn[plot]")
         self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
@@ -180,4 +178,4 @@ def _feature_of(estimator, feature):
         return names.index(feature), feature
     if isinstance(feature, Integral) and 0 <= feature < len(names):
         return int(feature), names[feature]
-    raise ValueError(f"feature must be one of {names}, or the index of one, got {feature!r}.")
+    raise ValueError(f"feature must be one of {names}, or the index of one, got {shown(feature)}.")

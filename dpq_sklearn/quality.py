@@ -10,7 +10,7 @@ import html
 import sys
 import warnings
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import takewhile
 from traceback import walk_stack
 
@@ -68,40 +68,37 @@ def rank_errors(plan):
 
 
 def _map_columns(plan, function):
-    """Return ``function(quantiles, rank errors, bounds)``, once for columns that are alike."""
-    columns = list(zip(plan.quantiles, plan.budgets, plan.bounds, strict=True))
-    errors_of = plan.mechanism.rank_errors
-    found = {
-        (q, budget, bounds): function(q, of_column(errors_of, q, budget), bounds)
-        for q, budget, bounds in set(columns)
-    }
-    return [found[column] for column in columns]
+    """Return ``function(quantiles, rank errors, bounds)`` of each column."""
+
+    @cache  # columns are mostly alike
+    def value(quantiles, budget, bounds):
+        errors = of_column(plan.mechanism.rank_errors, quantiles, budget)
+        return function(quantiles, errors, bounds)
+
+    return list(map(value, plan.quantiles, plan.budgets, plan.bounds))
 
 
 def errors_in_bins(plan, n_rows):
-    """Return the expected error of the edges of each column in bins, if there are `n_rows` rows.
-
-    It is the deviation that the mechanism promises for data in plenty, unless the draws miss the
-    data altogether.
-    """
+    """Return the expected error of the edges of each column in bins, if there are `n_rows` rows."""
 
     def error(quantiles, errors, bounds):
-        needed = NATS_TO_FIND if np.isfinite(bounds).all() else NATS_TO_FIND_OPEN
-        lost = expit(needed - _nats_for_the_data(quantiles, errors, n_rows))
+        # The chance that the draws miss the data altogether, and the error if they do not.
+        lost = expit(-_log_odds_to_find(quantiles, errors, bounds, n_rows))
         found = np.minimum(errors / n_rows, LOST).mean()
         return np.sqrt((1 - lost) * found**2 + lost * LOST**2) * (len(quantiles) + 1)
 
     return np.array(_map_columns(plan, error))
 
 
-def _nats_for_the_data(quantiles, rank_errors, n_rows):
-    """Return by how much the best draw of a column prefers the data to what is beyond them.
+def _log_odds_to_find(quantiles, errors, bounds, n_rows):
+    """Return the logarithm of the odds that the best draw of a column finds the data.
 
     A place beyond the data is ``min(q, 1 - q) * n_rows`` ranks from the q-quantile that is wanted.
     With a deviation of s in rank, sqrt(2) / s nats a rank count against it.
     """
     q = np.array(quantiles)
-    return np.sqrt(2) * n_rows * np.max(np.minimum(q, 1 - q) / rank_errors)
+    nats = np.sqrt(2) * n_rows * np.max(np.minimum(q, 1 - q) / errors)
+    return nats - (NATS_TO_FIND if np.isfinite(bounds).all() else NATS_TO_FIND_OPEN)
 
 
 def is_near_enough(plan, n_rows, tolerance=TOO_FAR_OFF):
@@ -126,10 +123,8 @@ def chosen_plan(plans, n_rows):
     n_likely = max(n_rows, CountNoise(plans[0].count_budget).deviation() / 2)
 
     def chance(plan):
-        def nats(quantiles, errors, bounds):
-            return _nats_for_the_data(quantiles, errors, n_likely)
-
-        return np.mean(_map_columns(plan, nats)) + np.log(_most_bins(plan))
+        log_odds = _map_columns(plan, partial(_log_odds_to_find, n_rows=n_likely))
+        return np.mean(log_odds) + np.log(_most_bins(plan))
 
     return max((plan for plan in plans if _most_bins(plan) <= MOST_LOST_BINS), key=chance)
 
@@ -157,23 +152,20 @@ def verdict(error):
 
 
 def n_piled_up(quantiles, grid):
-    """Return how many features have all of their edges, two or more, on one end of their range.
-
-    Zero does not count: many columns are zero in most rows, and it is their bound.
-    """
+    """Return how many features have all of their edges, two or more, on one end of their range."""
     extremes = np.array([(values[0], values[-1]) for values in quantiles]).T  # they ascend
     lowest, highest = grid.cells_of(extremes, slice(None))
     is_on_an_end = (highest == grid.first) | (lowest == grid.end - 1)
     is_several = [values.size > 1 for values in quantiles]
-    return np.count_nonzero(is_on_an_end & is_several & (extremes[0] != 0))
+    is_zero = extremes[0] == 0  # many columns are zero in most rows, and it is their bound
+    return np.count_nonzero(is_on_an_end & is_several & ~is_zero)
 
 
 def warn_if_noisy(released, errors, count_name, replan):
     """Warn after a fit whose edges are mostly noise, or all lie on a bound.
 
-    `errors` are its `errors_in_bins`, and `count_name` is the parameter for the number of bins or
-    quantiles. `replan` takes other parameters and returns the plan that a fit with these would
-    follow.
+    `count_name` is the parameter for the number of bins or quantiles, and `replan` returns the
+    plan of a fit with other parameters.
     """
     plan, n_features = released.plan, len(released.quantiles)
     features = f"{n_features} feature{'s' if n_features > 1 else ''}"

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpq_sklearn.accounting.budgets import Budget, Cost, feature_shares
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
-from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss
+from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, most_of_each
 from dpq_sklearn.checks import checked_request
 from dpq_sklearn.decimals import shortest_decimals
 from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
@@ -190,13 +190,8 @@ def plan_fit(candidates, **request):
     # So many quantiles may be too many to be guaranteed in floats. The plans before these stay.
     with suppress(ValueError):
         plans.extend(plan_release(quantiles, **request) for quantiles in candidates[1:])
-    losses = [plan.loss for plan in plans]
-    worst = {
-        part: max(getattr(loss, part) for loss in losses)
-        for part in ("eps", "delta", "rho", "pure_eps")
-    }
-    dearest = max(losses, key=lambda loss: (loss.delta, loss.pure_eps))
-    return replace(plans[0], loss=replace(dearest, **worst), finer_plans=tuple(plans[1:]))
+    price = most_of_each([plan.loss for plan in plans])
+    return replace(plans[0], loss=price, finer_plans=tuple(plans[1:]))
 
 
 def plan_counts(n_counts, *, eps, delta, rho, parts=1, neighbours=ROWS):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from dpq_sklearn.accounting.conversions import (
     rho_of_approximate_dp,
     rho_of_pure,
 )
-from dpq_sklearn.accounting.losses import PEOPLE, ROWS, best_composition, compose
+from dpq_sklearn.accounting.losses import PEOPLE, ROWS, best_composition, compose, most_of_each
 from dpq_sklearn.checks import checked_request
 from tests.enumeration import hockey_stick
 from tests.mechanism_helpers import spent
@@ -222,6 +223,18 @@ def test_composition_adds_up_in_any_order(releases):
 def test_composition_of_parts_is_the_composition_of_all(some, more):
     together, parts = compose(some + more), compose([compose(some), compose(more)])
     assert numbers_of(together) == pytest.approx(numbers_of(parts))
+
+
+@given(st.lists(losses, min_size=1, max_size=4))
+def test_the_largest_cost_of_each_kind_covers_every_release(releases):
+    most = numbers_of(most_of_each(releases))
+    assert most == tuple(map(max, zip(*map(numbers_of, releases), strict=True)))
+
+
+def test_the_largest_cost_is_named_after_the_release_with_the_most_delta():
+    pure, other = PrivacyLoss(2.0, 0.0, 0.1), PrivacyLoss(1.0, 1e-6, 0.2, account="zCDP")
+    most = most_of_each([pure, replace(other, neighbours=PEOPLE)])
+    assert (most.account, most.neighbours) == ("zCDP", PEOPLE)
 
 
 def test_one_seeded_part_marks_the_sum():

@@ -359,6 +359,18 @@ def test_a_count_and_quantiles_together_cost_at_most_the_price(price, quantiles,
         assert 0.2 * price["eps"] < worst_eps <= price["eps"]
 
 
+@each_price
+def test_the_count_and_the_columns_of_a_plan_cost_no_more_than_was_asked_for(price):
+    request = {"delta": 0.0, "rho": None, **price}
+    quantiles = [(0.5,), (0.2, 0.4, 0.6, 0.8)]
+    plan = plan_release(quantiles, bounds=[(0.0, 3.0)] * 2, with_count=True, **request)
+    costs = [*map(plan.mechanism.cost, quantiles, plan.budgets)]
+    costs.append(CountNoise(plan.count_budget).cost())
+    eps, rho = map(sum, zip(*costs, strict=True))
+    spent, asked = (rho, 0.5) if price["eps"] is None else (eps, 1.0)
+    assert 0.99 * asked < spent <= asked
+
+
 def test_a_person_counts_as_one_whatever_the_rows():
     """So a fit with groups releases the count at the price of rows."""
     for k in range(1, 5):

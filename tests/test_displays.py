@@ -62,6 +62,8 @@ def test_unknown_features_raise(feature, frame):
     fitted = DPKBinsDiscretizer(3).fit(frame)
     with pytest.raises(ValueError, match="feature must be"):
         DPQuantileDisplay.from_estimator(fitted, feature=feature)
+    with pytest.raises(ValueError, match="got ndarray of shape"):  # a column by mistake
+        DPQuantileDisplay.from_estimator(fitted, feature=frame["age"].to_numpy())
 
 
 @pytest.mark.parametrize(

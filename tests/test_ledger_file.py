@@ -458,6 +458,7 @@ def test_every_changed_byte_of_caps_and_records_is_noticed(path, tmp_path):
     [
         "UPDATE releases SET eps = 0.125 WHERE id = 3",
         "UPDATE releases SET rho = 0 WHERE id = 5",
+        "UPDATE releases SET pure_eps = 0.125 WHERE id = 2",
         "UPDATE releases SET os_randomness = 0 WHERE id = 1",
         "UPDATE releases SET eps = 'much'",
         "UPDATE releases SET eps = NULL",

@@ -88,6 +88,13 @@ def compose(losses):
     )
 
 
+def most_of_each(losses):
+    """Return a cost that covers any one of several releases: the largest of each kind."""
+    kinds = ("eps", "delta", "rho", "pure_eps")
+    most = {kind: max(getattr(loss, kind) for loss in losses) for kind in kinds}
+    return replace(max(losses, key=lambda loss: (loss.delta, loss.pure_eps)), **most)
+
+
 def best_composition(releases, delta=None):
     """Return the cost of several releases on the same data, stated at `delta` if one is given.
 

@@ -1,20 +1,17 @@
 """The file of a ledger: SQLite, one durable transaction a spend, sealed against silent damage.
 
-- Every operation opens its own connection. Threads, forks and worker processes share nothing but
-  the file, and the file's lock decides who comes next.
-- SQLite keeps a rollback journal and not a write-ahead log: everything is in one file, which needs
-  no shared memory. ``synchronous=EXTRA`` makes a commit outlast a power cut right after it, and
-  with it the name of the file: SQLite syncs the folder too.
+- Every operation opens its own connection: threads, forks and worker processes share nothing but
+  the file and its lock. Nothing else opens the file: on POSIX, closing any other handle would drop
+  the locks of the whole process.
+- A rollback journal, unlike a write-ahead log, leaves all in one file without shared memory. With
+  ``synchronous=EXTRA`` a commit, and the name of the file, outlast a power cut right after it.
 - SQLite notices damage to its structure but not to its contents. A SHA-256 over caps and records
-  is stored beside them and checked at every opening: against accidents, not against forgers.
-- Nothing but SQLite ever opens the file: on POSIX, closing any other handle would drop the locks
-  of the whole process.
+  is checked at every opening: against accidents, not against forgers.
 """
 
 import contextlib
 import hashlib
 import json
-import math
 import os
 import secrets
 import sqlite3
@@ -34,7 +31,8 @@ PRAGMA user_version = {FORMAT};
 CREATE TABLE head (
     ledger_id TEXT, created TEXT, neighbours TEXT, eps REAL, delta REAL, rho REAL, seal TEXT);
 CREATE TABLE releases (
-    id INTEGER PRIMARY KEY, eps REAL, delta REAL, rho REAL, os_randomness INTEGER, facts TEXT);
+    id INTEGER PRIMARY KEY, eps REAL, delta REAL, rho REAL, pure_eps REAL, os_randomness INTEGER,
+    facts TEXT);
 """
 
 # What SQLite raises on a damaged file, where bytes are no text or sizes are impossible.
@@ -60,13 +58,9 @@ class Row(NamedTuple):
     eps: float
     delta: float
     rho: float
+    pure_eps: float
     os_randomness: int
     facts: str  # a JSON object: the time, and whatever else is said about the release
-
-    @property
-    def pure_eps(self):
-        """The eps of the release at delta=0; infinite if it is not known."""
-        return self.eps if self.delta == 0 else json.loads(self.facts).get("pure_eps", math.inf)
 
 
 class Contents(NamedTuple):
@@ -87,7 +81,8 @@ def new_contents(caps, neighbours):
 def with_release(contents, loss, facts):
     """Return the contents with one more release of this loss, and a dict of public facts."""
     # Rows are numbered by the order of the commits: the clock may be set back, the order may not.
-    costs = (float(cost) + 0.0 for cost in (loss.eps, loss.delta, loss.rho))  # no negative zero
+    costs = (loss.eps, loss.delta, loss.rho, loss.pure_eps)
+    costs = (float(cost) + 0.0 for cost in costs)  # no negative zero: SQLite drops the sign
     facts = json.dumps({"time": _now(), **facts})
     row = Row(len(contents.rows) + 1, *costs, int(loss.os_randomness), facts)
     return contents._replace(rows=(*contents.rows, row))
@@ -129,15 +124,11 @@ def read(path):
 
 
 def append(path, add_release):
-    """Commit the release that `add_release(contents)` adds to the contents, unless it raises.
-
-    It sees the verified contents under the lock. When this function returns, the spend is on the
-    disk; when it raises, nothing was spent.
-    """
+    """Commit the release that `add_release(contents)` adds; or raise, and spend nothing."""
     with _connection(path) as connection:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("BEGIN IMMEDIATE")  # the contents are read and changed under the lock
         after = add_release(_verified_contents(connection, path))
-        connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?)", after.rows[-1])
+        connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", after.rows[-1])
         connection.execute("UPDATE head SET seal = ?", (_seal(after),))
         # If the structure of the file is damaged where nothing is stored, the insertion may have
         # overwritten older records: all is read back, and the whole structure is checked.
@@ -149,10 +140,7 @@ def append(path, add_release):
 
 @contextlib.contextmanager
 def _connection(path, new_file=None):
-    """Open the ledger, or make a new file for it, for one transaction.
-
-    Closing the connection undoes what is not committed.
-    """
+    """Open the ledger, or a new file for it; what is not committed at the end is undone."""
     uri = f"{Path(new_file or path).as_uri()}?mode={'rwc' if new_file else 'rw'}"
     try:
         connection = sqlite3.connect(

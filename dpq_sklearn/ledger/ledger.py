@@ -64,7 +64,7 @@ class LedgerRecord(NamedTuple):
     delta: float
     rho: float
     pure_eps: float
-    account: str | None
+    account: str
     seeded: bool
     note: str | None
 
@@ -98,11 +98,9 @@ class PrivacyLedger:
     Notes
     -----
     An estimator's ``ledger`` may also be the absolute path of a file that exists: a deleted ledger
-    is an error and not a new budget. Any number of threads and processes may use one file at once.
-    A ledger in memory is shared by its copies and clones.
-
-    A search goes on when a fit is refused. ``error_score="raise"`` stops it, and :meth:`check`
-    tells beforehand.
+    is an error and not a new budget. Any number of threads and processes may use one file at once;
+    a ledger in memory is shared by its copies and clones. A search goes on when a fit is refused:
+    ``error_score="raise"`` stops it, and :meth:`check` tells beforehand.
 
     Examples
     --------
@@ -135,7 +133,7 @@ class PrivacyLedger:
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(
                 f"the caps of a ledger cannot be changed: {self._path!r} was created with "
-                f"{in_words(*contents.caps)}, got {in_words(*caps)}."
+                f"{in_words(contents.caps)}, got {in_words(caps)}."
             )
         self._refuse_other(contents, neighbours)
 
@@ -268,7 +266,7 @@ class PrivacyLedger:
         ax : matplotlib Axes
         """
         pyplot = optional_module("matplotlib.pyplot", "PrivacyLedger.plot", "dpq-sklearn[plot]")
-        caps, rows = self.caps, self._contents().rows
+        *_, caps, rows = self._contents()
         unit = "rho" if caps.eps is None and caps.rho is not None else "eps"
         cap, numbers = getattr(caps, unit), range(len(rows) + 1)
         totals = [getattr(best_composition(rows[:n], caps.delta), unit) for n in numbers]
@@ -354,8 +352,7 @@ def opened(ledger):
 def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
     """Commit a spend to the ledger of an estimator, if it is not None; or raise, and spend nothing.
 
-    Call it when everything about a release is settled and before the data are looked at. When it
-    returns, the spend is recorded for good. The facts are as in :meth:`PrivacyLedger.spend`.
+    Call it when everything about a release is settled, before the data are looked at.
     """
     if ledger is None:
         return
@@ -367,8 +364,6 @@ def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
         "note": ledger._note if note is None else _one_line(note, "note"),
         "account": _one_line(loss.account, "account"),
     }
-    if loss.delta > 0 and loss.pure_eps < math.inf:
-        facts["pure_eps"] = loss.pure_eps
 
     def add_release(contents):
         ledger._refuse_other(contents, loss.neighbours)
@@ -391,8 +386,7 @@ def planned_losses(cost):
 def refusal(ledger, losses, what, contents=None):
     """Return the error that refuses releases of these losses, or None if the ledger can pay.
 
-    Its text leaves out what they cost: a search prints a traceback for each different text, and
-    the candidates that cannot be paid for should share theirs.
+    Its text leaves out what they cost: a search prints a traceback for each different text.
     """
     contents = contents or ledger._contents()
     totals = spent_of_caps(contents, losses)
@@ -404,7 +398,7 @@ def refusal(ledger, losses, what, contents=None):
         words = f"eps={left.eps:g}" + (f" (or {words})" if left.rho > 0 else "")
     message = (
         f"the privacy ledger {ledger._place} cannot pay for {what}: of its budget "
-        f"({in_words(*caps)}) only {words} is left."
+        f"({in_words(caps)}) only {words} is left."
     )
     if asked.delta > 0 and caps.delta == 0:
         message += (
@@ -483,8 +477,8 @@ def _checked_columns(columns):
 
 
 def _record_of(row):
-    facts = {"account": None, "pure_eps": row.pure_eps} | json.loads(row.facts)
+    facts = json.loads(row.facts) | {"seeded": not row.os_randomness}
+    facts["time"] = datetime.fromisoformat(facts["time"])
     if isinstance(facts["columns"], list):
         facts["columns"] = tuple(facts["columns"])
-    facts |= {"time": datetime.fromisoformat(facts["time"]), "seeded": not row.os_randomness}
-    return LedgerRecord(eps=row.eps, delta=row.delta, rho=row.rho, **facts)
+    return LedgerRecord(eps=row.eps, delta=row.delta, rho=row.rho, pure_eps=row.pure_eps, **facts)

@@ -21,17 +21,16 @@ def spent_of_caps(contents, more=()):
 
 def sentence(contents):
     """Return how much of which budget was spent in how many releases."""
-    total = total_of(contents)
     parts = [f"{spent:g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(contents)]
-    spent = " and ".join(parts) or in_words(total.eps, total.delta, total.rho)
+    spent = " and ".join(parts) or in_words(total_of(contents))
     releases = f"{len(contents.rows)} release{'s' * (len(contents.rows) != 1)}"
     return f"{spent} spent in {releases}{' about people' * (contents.neighbours == PEOPLE)}"
 
 
-def in_words(eps, delta, rho):
+def in_words(cost):
     """Return a cost, or those caps that there are, with their names."""
-    amounts = {"eps": eps, "delta": delta, "rho": rho}
-    words = [f"{name}={amount:g}" for name, amount in amounts.items() if amount is not None]
+    amounts = [(name, getattr(cost, name)) for name in ("eps", "delta", "rho")]
+    words = [f"{name}={amount:g}" for name, amount in amounts if amount is not None]
     return ", ".join(words) or "no caps"
 
 

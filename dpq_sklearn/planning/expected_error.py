@@ -5,16 +5,9 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from dpq_sklearn import quality
 from dpq_sklearn.checks import checked_positive, shown
-from dpq_sklearn.quality import (
-    AUTO_BINS,
-    TOO_FAR_OFF,
-    errors_in_bins,
-    even_quantiles,
-    is_near_enough,
-    rank_errors,
-    warn_of_noise,
-)
+from dpq_sklearn.quality import AUTO_BINS, TOO_FAR_OFF
 from dpq_sklearn.quantiles import checked_quantiles
 from dpq_sklearn.release import plan_release
 
@@ -60,7 +53,7 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     array([3.1, 3. , 3.1])
     """
     plan = planned(quantiles, n_features, mechanism, eps=eps, delta=delta, rho=rho)
-    errors = rank_errors(plan)[0]
+    errors = quality.rank_errors(plan)[0]
     if np.isnan(errors).any():
         raise ValueError(
             f"mechanism must not be 'agg_tree', got {mechanism!r}: its error depends on the data."
@@ -104,11 +97,11 @@ def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolera
     def plan(n_bins):
         return planned(n_bins, n_features, eps=eps, delta=delta, rho=rho)
 
-    enough = takewhile(lambda n: is_near_enough(plan(n), n_rows, tolerance), AUTO_BINS)
+    enough = takewhile(lambda n: quality.is_near_enough(plan(n), n_rows, tolerance), AUTO_BINS)
     n_bins = max(enough, default=1)
     if n_bins == 1:
-        error = errors_in_bins(plan(2), n_rows).mean()
-        warn_of_noise(
+        error = quality.errors_in_bins(plan(2), n_rows).mean()
+        quality.warn_of_noise(
             f"{n_rows:,} rows are too few for 2 bins of {n_features} feature"
             f"{'s' if n_features > 1 else ''}: an edge is expected to be {error:.2g} bins off. Use "
             f"fewer features, a delta or a larger {'eps' if rho is None else 'rho'}."
@@ -126,7 +119,8 @@ def planned(quantiles, n_features, mechanism="aq", **budget):
 
 def _ascending_quantiles(quantiles):
     if isinstance(quantiles, Integral):
-        return even_quantiles(_checked_count(quantiles, "quantiles as a number of bins", least=2))
+        n_bins = _checked_count(quantiles, "quantiles as a number of bins", least=2)
+        return quality.even_quantiles(n_bins)
     q = np.atleast_1d(checked_quantiles(quantiles, "quantiles"))
     if q.ndim > 1 or np.any(np.diff(q) <= 0):
         raise ValueError(f"quantiles must be ascending and distinct, got {shown(quantiles)}.")

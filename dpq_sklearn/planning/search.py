@@ -19,12 +19,11 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from dpq_sklearn.accounting.losses import PrivacyLoss, compose
+from dpq_sklearn.accounting.losses import PrivacyLoss, compose, most_of_each
 from dpq_sklearn.checks import shown
 from dpq_sklearn.ledger.ledger import PrivacyLedger, opened, planned_losses, refusal
 from dpq_sklearn.ledger.views import in_words
 
-FREE = compose([])
 CACHED = "a Pipeline with memory= reuses fits of equal parameters and data"
 REFITTED = "the refit counts as the most expensive candidate"
 DRAWN = "without a random_state every candidate counts as the most expensive one"
@@ -36,10 +35,9 @@ class SearchPlan:
 
     n_fits: int
     total: PrivacyLoss
-    least: PrivacyLoss
-    reasons: tuple = ()  # why the cost is not known exactly; empty if it is
-    losses: tuple = ()  # of the fits one by one, at most
-    refusals: tuple = ()  # of each ledger that cannot pay `total` now: what is left of it
+    reasons: tuple  # why the cost is not known exactly; empty if it is
+    losses: tuple  # of the fits one by one, at most
+    refusals: tuple  # of each ledger that cannot pay `total` now: what is left of it
 
     @property
     def affordable(self):
@@ -49,8 +47,7 @@ class SearchPlan:
     def __repr__(self):
         fits = f"{self.n_fits} private fit{'' if self.n_fits == 1 else 's'}"
         at_most, why = ("at most ", f" ({'; '.join(self.reasons)})") if self.reasons else ("", "")
-        cost = in_words(self.total.eps, self.total.delta, self.total.rho)
-        line = f"{at_most}{fits} that cost {at_most}{cost}{why}"
+        line = f"{at_most}{fits} that cost {at_most}{in_words(self.total)}{why}"
         return "\n".join((line, *self.refusals))
 
 
@@ -99,16 +96,15 @@ def plan_search(estimator, *, cv=None, n_features=None):
             f"estimator, got {shown(estimator)}."
         )
     fits = _fits(estimator, n_features) * (1 if cv is None else _number_of_folds(cv))
-    losses = tuple(fit.most for fit in fits)
+    losses = tuple(fit.loss for fit in fits)
     refusals = [
-        refusal(ledger, [fit.most for fit in fits if fit.ledger == ledger], "all of this")
+        refusal(ledger, [fit.loss for fit in fits if fit.ledger == ledger], "all of this")
         for ledger in dict.fromkeys(fit.ledger for fit in fits)
         if ledger is not None
     ]
     return SearchPlan(
         n_fits=sum(fit.n_fits for fit in fits),
         total=compose(losses),
-        least=compose(fit.least for fit in fits),
         reasons=tuple(sorted({reason for fit in fits for reason in fit.reasons})),
         losses=losses,
         refusals=tuple(str(error) for error in refusals if error),
@@ -121,11 +117,10 @@ planned_losses.register(BaseEstimator, lambda estimator: plan_search(estimator).
 
 
 class _Fit(NamedTuple):
-    """A private fit, or several that are not known one by one, and what it costs."""
+    """A private fit, or several that are not known one by one, and what it costs at most."""
 
     ledger: PrivacyLedger | None
-    most: PrivacyLoss
-    least: PrivacyLoss
+    loss: PrivacyLoss
     reasons: frozenset = frozenset()  # why the cost is not known exactly
     n_fits: int = 1
 
@@ -140,14 +135,14 @@ def _fits(estimator, n_features):
             )
         loss = estimator._planned_loss(n_features=n_features)  # None: the rho of one column
         ledger = getattr(estimator, "ledger", None)
-        return [_Fit(None if ledger is None else opened(ledger), loss, loss)]
+        return [_Fit(None if ledger is None else opened(ledger), loss)]
     if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
         candidates = _candidates(estimator, n_features)
         refit = _one_of(candidates, REFITTED) if estimator.refit else []
         return list(chain(*candidates)) * _number_of_folds(estimator.cv) + refit
     fits = [fit for part in _parts(estimator, n_features) for fit in _fits(*part)]
     if getattr(estimator, "memory", None) is not None:
-        return [fit._replace(least=FREE, reasons=fit.reasons | {CACHED}) for fit in fits]
+        return [fit._replace(reasons=fit.reasons | {CACHED}) for fit in fits]
     return fits
 
 
@@ -160,16 +155,10 @@ def _one_of(candidates, reason):
     by_ledger = []
     for ledger in dict.fromkeys(fit.ledger for fit in fits):
         charged = [[fit for fit in fits if fit.ledger == ledger] for fits in candidates]
-        most = _extreme_loss(max, [compose(fit.most for fit in fits) for fits in charged])
-        least = _extreme_loss(min, [compose(fit.least for fit in fits) for fits in charged])
+        loss = most_of_each([compose(fit.loss for fit in fits) for fits in charged])
         n_fits = max(sum(fit.n_fits for fit in fits) for fits in charged)
-        by_ledger.append(_Fit(ledger, most, least, reasons, n_fits))
+        by_ledger.append(_Fit(ledger, loss, reasons, n_fits))
     return by_ledger
-
-
-def _extreme_loss(extreme, losses):
-    costs = ((loss.eps, loss.delta, loss.rho, loss.pure_eps) for loss in losses)
-    return PrivacyLoss(*map(extreme, zip(*costs, strict=True)))
 
 
 def _parts(estimator, n_features):
@@ -213,8 +202,7 @@ def _candidates(search, n_features):
         return _fits_of_settings(search.estimator, draws, n_features)
     dearest = [_dearest_values(search.estimator, space) for space in draws.param_distributions]
     candidates = _fits_of_settings(search.estimator, ParameterGrid(dearest), n_features)
-    fits = _one_of(candidates, DRAWN)
-    return [[fit._replace(least=FREE) if fit.reasons else fit for fit in fits]] * len(draws)
+    return [_one_of(candidates, DRAWN)] * len(draws)
 
 
 def _fits_of_settings(estimator, settings, n_features):
