@@ -17,8 +17,12 @@ from scipy import sparse
 
 import dpq_sklearn
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyLedger, dp_quantiles
-from dpq_sklearn.data.columns import checked_column, checked_table, read_matrix
-from dpq_sklearn.release import no_data_in_frames
+from dpq_sklearn.data.columns import (
+    checked_column,
+    checked_table,
+    no_data_in_frames,
+    read_matrix,
+)
 
 SECRET = "123-45-6789"
 PACKAGE = str(Path(dpq_sklearn.__file__).parent)
@@ -533,7 +537,7 @@ def test_workers_return_their_errors_and_number_the_columns_of_the_whole(dask_ar
     with pytest.raises(TypeError, match=r"column 2 of X .* a cell of type str\.") as caught:
         DPKBinsDiscretizer(ledger=ledger).fit(blocks)
     assert caught.value.__context__ is None
-    assert not [f for f in frames_of(caught.value) if f.f_code.co_name == "count_part"]
+    assert not [f for f in frames_of(caught.value) if f.f_code.co_name == "_summaries_of"]
     assert len(ledger.records()) == 1
 
 

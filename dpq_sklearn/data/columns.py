@@ -6,14 +6,15 @@ An exception is an output, and so is a warning. Therefore reading has two steps:
   its names and its dtypes. What is wrong with these is raised before the price is paid.
 - `read_matrix` reads the numbers. Only a cell of a column of objects can still be wrong: it is
   reported by its column and its type. Every kind of missing value becomes NaN, infinities stay.
-  The frames of a read that fails hold data, which `release.no_data_in_frames` removes.
+  The frames of a read that fails hold data, which `no_data_in_frames` removes.
 """
 
 import re
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from numbers import Real
+from traceback import clear_frames
 
 import numpy as np
 from scipy import sparse
@@ -89,6 +90,16 @@ def _matrix_of(X, first_column):
     for index, (label, column) in enumerate(zip(labels, columns, strict=True)):
         matrix[:, index] = _floats_of(column, label)
     return matrix
+
+
+@contextmanager
+def no_data_in_frames():
+    """Make the frames of a traceback forget their variables, which error reporters store."""
+    try:
+        yield
+    except BaseException as error:
+        clear_frames(error.__traceback__)
+        raise
 
 
 def readable_columns(X):
