@@ -57,6 +57,8 @@ def checked_column(x):
     x = _with_dtypes(x, "x")
     if _n_dimensions(x) != 1:
         raise ValueError(f"x must be one-dimensional, got {_n_dimensions(x)} dimensions.")
+    if sparse.issparse(x):
+        raise TypeError(f"x must be dense, got a {type(x).__name__}: pass x.toarray().")
     _check_dtypes(x)
     return x
 
