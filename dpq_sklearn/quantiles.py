@@ -28,8 +28,7 @@ def dp_quantiles(
 ):
     """Compute differentially private quantiles of one column.
 
-    Like :func:`numpy.quantile` for one column, at a stated privacy price for all quantiles
-    together.
+    Like :func:`numpy.quantile` for one column, at a stated price for all quantiles together.
 
     Parameters
     ----------
@@ -122,8 +121,7 @@ def sanitize(
 ):
     """Make a private stand-in for a column: points that fall into every interval as the data do.
 
-    The points are the private quantiles (i - 1/2) / n_samples: the share of them in any interval
-    resembles the share of the data in it (quantile sanitisation, Kaplan et al. 2021).
+    They are the private quantiles (i - 1/2) / n_samples (sanitisation, Kaplan et al. 2021).
 
     Parameters
     ----------

@@ -39,8 +39,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     A subclass says how many bins the quantiles are to make (`_bins_of_features`), what it makes of
     them (`_set_quantiles`, `_private_edges`), how it transforms rows (`_transform_rows`,
-    `_inverse_transform_rows`), and what its like in scikit-learn is (`_plain`). Its docstring gets
-    what is the same for all transformers:
+    `_inverse_transform_rows`), and its counterpart in scikit-learn (`_plain`). Its docstring
+    gets what is the same for all transformers:
 
     Parameters
     ----------

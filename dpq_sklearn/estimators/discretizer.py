@@ -180,7 +180,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             n_bins=self.n_bins_.copy(),
             encode=self.encode,
             strategy="uniform",
-            dtype=np.float64,
+            dtype=np.float64,  # the encoder would keep a numpy.dtype, which skops does not trust
             subsample=None,
         )
         # Fitting something of the right shape sets all that is not the edges.
