@@ -12,13 +12,16 @@ def shortest_decimals(grid, cells, columns):
     """Return for each cell the number with the fewest decimal digits that lies in it.
 
     An age's cell gives 37.0, zero's cell gives 0.0. Where no float of up to 16 digits maps back
-    (a grid as fine as floats) it is the cell's middle.
+    (a grid as fine as floats) it is the cell's lower end.
     """
-    middles = grid.middles(cells, columns)
+    ends = grid.lower_edges(np.array((cells, cells + 1)), columns)
+    lower, upper = np.clip(ends, grid.low[columns], grid.high[columns])
     # A number of d digits in the cell, if there is one, is the middle rounded to d digits.
-    candidates = np.vstack((np.zeros(cells.shape), _rounded(middles), middles))
-    shortest = grid.contain(cells, candidates, columns).argmax(axis=0)
-    return candidates[shortest, np.arange(cells.size)]
+    rounded = _rounded(lower + (upper - lower) / 2)
+    candidates = np.vstack((np.zeros(cells.shape), rounded, lower))
+    is_inside = (lower <= candidates) & (candidates <= upper)
+    is_inside &= grid.cells_of(candidates, columns) == cells
+    return candidates[is_inside.argmax(axis=0), np.arange(cells.size)]
 
 
 def _rounded(values):

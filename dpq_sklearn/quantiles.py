@@ -5,18 +5,11 @@ from numbers import Integral
 import numpy as np
 
 from dpq_sklearn.checks import checked_bounds, shown
-from dpq_sklearn.data.columns import checked_column
+from dpq_sklearn.data.columns import checked_column, no_data_in_frames
 from dpq_sklearn.data.groups import checked_groups
 from dpq_sklearn.data.sources import Histogram, Rows, Table, n_rows
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
-from dpq_sklearn.release import (
-    neighbours_of,
-    no_data_in_frames,
-    pay,
-    plan_counts,
-    plan_release,
-    release,
-)
+from dpq_sklearn.release import neighbours_of, pay, plan_counts, plan_release, release
 
 
 def dp_quantiles(
@@ -35,8 +28,7 @@ def dp_quantiles(
 ):
     """Compute differentially private quantiles of one column.
 
-    Like :func:`numpy.quantile` for one column, at a stated privacy price for all quantiles
-    together.
+    Like :func:`numpy.quantile` for one column, at a stated price for all quantiles together.
 
     Parameters
     ----------
@@ -129,8 +121,7 @@ def sanitize(
 ):
     """Make a private stand-in for a column: points that fall into every interval as the data do.
 
-    The points are the private quantiles (i - 1/2) / n_samples: the share of them in any interval
-    resembles the share of the data in it (quantile sanitisation, Kaplan et al. 2021).
+    They are the private quantiles (i - 1/2) / n_samples (sanitisation, Kaplan et al. 2021).
 
     Parameters
     ----------

@@ -9,10 +9,9 @@ What follows, such as edges and tails, is computed from released numbers and pub
 """
 
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from traceback import clear_frames
 
 import numpy as np
 
@@ -246,16 +245,6 @@ def release(paid, source):
     """
     with np.errstate(all="ignore"):
         return paid.plan.draw(source.read(paid.plan.grid), paid.randomness)
-
-
-@contextmanager
-def no_data_in_frames():
-    """Make the frames of a traceback forget their variables, which error reporters store."""
-    try:
-        yield
-    except BaseException as error:
-        clear_frames(error.__traceback__)
-        raise
 
 
 def _decimals(grid, cells):

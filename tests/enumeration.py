@@ -70,7 +70,7 @@ def cell_measures(grid):
 def column_of(counts, grid):
     """The ranks of a column with so many records in each cell."""
     cells = np.repeat(np.arange(grid.end[0]), counts)
-    return Ranks.of_sorted(grid.middles(cells, np.zeros_like(cells))[None], grid)
+    return Ranks.of_sorted(grid.lower_edges(cells, np.zeros_like(cells))[None], grid)
 
 
 def summary_of(counts, grid):

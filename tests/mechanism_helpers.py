@@ -97,7 +97,7 @@ def simulated_rank_errors(mechanism, columns, quantiles, budget, seed=0):
         [budget] * n_columns,
         make_randomness(seed),
     )
-    values = grid.middles(np.array(released), 0)
+    values = grid.lower_edges(np.array(released), 0)
     found = [np.searchsorted(column, row) for column, row in zip(columns, values, strict=True)]
     errors = np.array(found) - np.asarray(quantiles) * n_rows
     return np.sqrt((errors**2).mean(axis=0))

@@ -39,7 +39,7 @@ def test_a_thousand_releases_exceed_the_bound_no_more_often_than_beta(quantiles,
     cells = plan.mechanism.release(
         ranks, [wanted] * TRIALS, [of_feature] * TRIALS, make_randomness(None)
     )
-    released = ranks.grid.middles(np.array(cells), np.arange(TRIALS)[:, None])
+    released = ranks.grid.lower_edges(np.array(cells), np.arange(TRIALS)[:, None])
     errors = np.abs(np.searchsorted(values, released) - np.array(wanted) * n)
     assert np.count_nonzero(errors.max(axis=1) > bound + 1) <= beta * TRIALS
     if psi is not None:

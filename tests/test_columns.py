@@ -16,9 +16,19 @@ import sklearn
 from scipy import sparse
 
 import dpq_sklearn
-from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyLedger, dp_quantiles
-from dpq_sklearn.data.columns import checked_column, checked_table, read_matrix
-from dpq_sklearn.release import no_data_in_frames
+from dpq_sklearn import (
+    DPKBinsDiscretizer,
+    DPQuantileTransformer,
+    PrivacyLedger,
+    dp_histogram,
+    dp_quantiles,
+)
+from dpq_sklearn.data.columns import (
+    checked_column,
+    checked_table,
+    no_data_in_frames,
+    read_matrix,
+)
 
 SECRET = "123-45-6789"
 PACKAGE = str(Path(dpq_sklearn.__file__).parent)
@@ -143,6 +153,17 @@ def test_a_column_of_no_numbers_is_refused_before_the_price_is_paid(x, ledger):
 def test_a_column_of_other_dimensions_is_refused_before_the_price_is_paid(x, ledger):
     with pytest.raises(ValueError, match="x must be one-dimensional"):
         dp_quantiles(x, 0.5, ledger=ledger)
+    assert ledger.records() == []
+
+
+@pytest.mark.parametrize("function", [dp_quantiles, dp_histogram])
+def test_a_sparse_column_is_refused_before_the_price_is_paid(function, ledger):
+    x = sparse.coo_array(np.array([31337.0, 0.0]))
+    if x.ndim == 2:
+        pytest.skip("this SciPy has no sparse columns")
+    for groups in (None, ["a", "b"]):
+        with pytest.raises(TypeError, match=r"x must be dense, got a coo_array: pass x\.toarray"):
+            function(x, [0.25, 0.5], groups=groups, ledger=ledger)
     assert ledger.records() == []
 
 
@@ -533,7 +554,7 @@ def test_workers_return_their_errors_and_number_the_columns_of_the_whole(dask_ar
     with pytest.raises(TypeError, match=r"column 2 of X .* a cell of type str\.") as caught:
         DPKBinsDiscretizer(ledger=ledger).fit(blocks)
     assert caught.value.__context__ is None
-    assert not [f for f in frames_of(caught.value) if f.f_code.co_name == "count_part"]
+    assert not [f for f in frames_of(caught.value) if f.f_code.co_name == "_summaries_of"]
     assert len(ledger.records()) == 1
 
 

@@ -37,7 +37,7 @@ def simulated_rank_error(quantiles, n=4000, **request):
     ranks = Ranks.of_sorted(np.tile(x, (TRIALS, 1)), make_grid([(0.0, 1.0)] * TRIALS))
     q, budget = plan.quantiles[0], plan.budgets[0]
     cells = plan.mechanism.release(ranks, [q] * TRIALS, [budget] * TRIALS, make_randomness(0))
-    estimates = ranks.grid.middles(np.array(cells), np.arange(TRIALS)[:, None])
+    estimates = ranks.grid.lower_edges(np.array(cells), np.arange(TRIALS)[:, None])
     errors = (estimates - first) / width * n - np.array(q) * n
     return np.sqrt(np.mean(np.square(errors), axis=0))
 

@@ -201,7 +201,7 @@ def test_builder_of_nothing():
 def built_in_batches(counts, grid, n_batches):
     """The summary of a dataset whose records were dealt out to batches."""
     cells = np.repeat(np.arange(int(grid.end[0])), counts)
-    records = grid.middles(cells, 0)
+    records = grid.lower_edges(cells, 0)
     builder = SummaryBuilder(grid, 0)
     for index in range(n_batches):
         builder.add(records[index::n_batches])

@@ -6,14 +6,15 @@ An exception is an output, and so is a warning. Therefore reading has two steps:
   its names and its dtypes. What is wrong with these is raised before the price is paid.
 - `read_matrix` reads the numbers. Only a cell of a column of objects can still be wrong: it is
   reported by its column and its type. Every kind of missing value becomes NaN, infinities stay.
-  The frames of a read that fails hold data, which `release.no_data_in_frames` removes.
+  The frames of a read that fails hold data, which `no_data_in_frames` removes.
 """
 
 import re
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from numbers import Real
+from traceback import clear_frames
 
 import numpy as np
 from scipy import sparse
@@ -47,24 +48,22 @@ def checked_table(X):
 
 
 def checked_column(x):
-    """Return `x` as an array or a series, or raise; reads no cell.
-
-    A container that says nothing before it is read comes back as it is, for `read_matrix`.
-    """
+    """Return `x` as an array or a series, or raise; reads no cell."""
     if hasattr(x, "__array__") and not _has_dtypes(x):
-        return x
+        return x  # it tells nothing before it is read, so `read_matrix` will check it
     x = _with_dtypes(x, "x")
     if _n_dimensions(x) != 1:
         raise ValueError(f"x must be one-dimensional, got {_n_dimensions(x)} dimensions.")
+    if sparse.issparse(x):
+        raise TypeError(f"x must be dense, got a {type(x).__name__}: pass x.toarray().")
     _check_dtypes(x)
     return x
 
 
 def read_matrix(X, first_column=0):
-    """Return the numbers of a checked table or column as a float64 or float32 matrix.
+    """Return a checked table or column as a float64 or float32 matrix; a sparse one stays as it is.
 
-    It is a copy or not, and a sparse matrix stays one. `first_column` is the number of the first
-    column of an array that is a part of a wider one.
+    `first_column` is the number of the first column of an array that is a part of a wider one.
     """
     if sparse.issparse(X):
         return X
@@ -89,6 +88,16 @@ def _matrix_of(X, first_column):
     for index, (label, column) in enumerate(zip(labels, columns, strict=True)):
         matrix[:, index] = _floats_of(column, label)
     return matrix
+
+
+@contextmanager
+def no_data_in_frames():
+    """Make the frames of a traceback forget their variables, which error reporters store."""
+    try:
+        yield
+    except BaseException as error:
+        clear_frames(error.__traceback__)
+        raise
 
 
 def readable_columns(X):
@@ -187,16 +196,13 @@ def _floats_of_objects(cells, name):
 
 
 def _as_float(cell):
-    """Return an object as a float: NaN if it is missing, None if it is not a real number.
-
-    Its type decides. What an object of an odd type raises does not matter: it is no number then.
-    """
+    """Return an object as a float: NaN if it is missing, None if its type is no real number."""
     kind = type(cell)
     if kind.__name__ in MISSING_TYPES:
         return np.nan
     if not issubclass(kind, (Real, Decimal, np.bool_)) or issubclass(kind, np.timedelta64):
         return None
-    with suppress(Exception):
+    with suppress(Exception):  # an object that raises is no number
         try:
             return float(cell)
         except OverflowError:
@@ -214,13 +220,10 @@ def _n_dimensions(X):
 
 
 def _columns_of(X, first_column=0):
-    """Return what messages call each column, its dtype, and the columns; reads no cell.
-
-    Columns go by their positions: names may occur twice, and those of an array are numbers.
-    """
+    """Return what messages call each column, its dtype, and the columns; reads no cell."""
     if _n_dimensions(X) == 1:
         return ["x"], [X.type if library_of(X) == "pyarrow" else X.dtype], [X]
-    if hasattr(X, "iloc"):
+    if hasattr(X, "iloc"):  # by position: names may occur twice
         names, dtypes, columns = X.columns, list(X.dtypes), (column for _, column in X.items())
     elif hasattr(X, "dtypes"):
         names, dtypes, columns = X.columns, X.dtypes, X.iter_columns()

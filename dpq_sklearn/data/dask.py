@@ -16,8 +16,7 @@ from dpq_sklearn.data.columns import checked_table, read_matrix, readable_column
 from dpq_sklearn.data.sources import Records
 from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, merge, summarize
 
-# So many summaries are merged at a time.
-MERGED_AT_ONCE = 8
+MERGED_AT_ONCE = 8  # summaries
 
 
 def meta_of(X):
@@ -74,7 +73,7 @@ class Collection:
 
 
 def _delayed_summaries(parts, grid, first_column):
-    """Return the delayed number of rows and summaries of the parts of some columns."""
+    """Return the delayed number of rows of all parts, and summaries of their columns."""
     level = [dask.delayed(_summaries_of)(part, grid, first_column) for part in parts]
     while len(level) > 1:
         groups = range(0, len(level), MERGED_AT_ONCE)

@@ -102,10 +102,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Batches:
-    """Checked tables that come one after another, with their groups; each is summarized.
-
-    `progress` is told of every batch.
-    """
+    """Checked tables that come one after another, with their groups; each is summarized."""
 
     tables_and_groups: object
     n_jobs: int | None

@@ -48,10 +48,7 @@ EMPTY_SUMMARY = Summary(_NO_CELLS, _NO_CELLS)
 
 
 def summarize(values, grid, column, weights=None):
-    """Return the summary of a float64 column; NaN are ignored.
-
-    `weights` are those of the values; None is one record each.
-    """
+    """Return the summary of a float64 column without its NaN; `weights` None is a record each."""
     if weights is not None:
         cells = np.empty(values.size, dtype=np.int64)
         weights = sort_weighted(values, weights, grid, column, cells)
@@ -73,8 +70,7 @@ def summarize(values, grid, column, weights=None):
 def sort_weighted(values, weights, grid, column, cells):
     """Fill `cells` with the ascending cells of a float64 column; return the weights in this order.
 
-    `cells` may be the memory of the values: a piece of them is not read any more when it is
-    overwritten. NaN weigh nothing, in the first cell.
+    `cells` may be the memory of the values. NaN weigh nothing, in the first cell.
     """
     # Cell and weight in one number, which is sorted several times as fast as a pair.
     first = grid.first[column]
@@ -83,7 +79,7 @@ def sort_weighted(values, weights, grid, column, cells):
         packed <<= _WEIGHT_BITS
         packed |= weights[piece]
         packed[np.isnan(values[piece])] = 0
-        cells[piece] = packed
+        cells[piece] = packed  # these values are not read any more
     cells.sort()
     weights = cells & (2**_WEIGHT_BITS - 1)
     cells >>= _WEIGHT_BITS
@@ -114,8 +110,7 @@ class SummaryBuilder:
 
     Few cells are kept as pairs: new ones wait until there are as many of them as merged ones, so
     that every record is sorted a few times at most. Once many cells are occupied, a table with one
-    weight for each cell is as small and much faster. The operating system provides memory only for
-    those parts of it that are used.
+    weight for each cell is as small and much faster.
     """
 
     def __init__(self, grid, column):
@@ -142,7 +137,7 @@ class SummaryBuilder:
         self._parts, self._capacity = [merged], max(_LEAST_PENDING, merged.cells.size)
         n_cells = int(self._grid.end[self._column]) - self._first
         if n_cells // _OCCUPIED_SHARE_OF_TABLE < merged.cells.size and n_cells <= _LARGEST_TABLE:
-            self._table = np.zeros(n_cells, dtype=np.int64)
+            self._table = np.zeros(n_cells, dtype=np.int64)  # takes memory only where it is used
             self._table[merged.cells - self._first] = merged.weights
             self._parts = []
 

@@ -106,17 +106,6 @@ class Grid:
         from_zero = cells + self._origin[columns]
         return self._values_at(from_zero * self.steps_per_cell[columns], columns)
 
-    def middles(self, cells, columns):
-        """Return the middle of each cell as a float."""
-        from_zero, steps_per_cell = cells + self._origin[columns], self.steps_per_cell[columns]
-        middles = self._values_at(from_zero * steps_per_cell + steps_per_cell // 2, columns)
-        return np.minimum(np.maximum(middles, self.low[columns]), self.high[columns])
-
-    def contain(self, cells, values, columns):
-        """Return whether each value lies in its cell, not clipped to it."""
-        inside = (self.low[columns] <= values) & (values <= self.high[columns])
-        return inside & (self.cells_of(values, columns) == cells)
-
     @cached_property
     def _origin(self):
         """The cell, counted from zero, that is cell 0.

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from dpq_sklearn import quality
 from dpq_sklearn.accounting.losses import ROWS
 from dpq_sklearn.checks import checked_random_state, checked_request, shown
-from dpq_sklearn.data.columns import checked_table, library_of
+from dpq_sklearn.data.columns import checked_table, library_of, no_data_in_frames
 from dpq_sklearn.data.groups import checked_groups
 from dpq_sklearn.data.sources import Batches, Table
 from dpq_sklearn.data.threads import Progress
@@ -29,7 +29,7 @@ from dpq_sklearn.estimators.compat import (
 )
 from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.release import neighbours_of, no_data_in_frames, pay, plan_fit, release
+from dpq_sklearn.release import neighbours_of, pay, plan_fit, release
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -37,8 +37,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
     A subclass says how many bins the quantiles are to make (`_bins_of_features`), what it makes of
     them (`_set_quantiles`, `_private_edges`), how it transforms rows (`_transform_rows`,
-    `_inverse_transform_rows`), and what its like in scikit-learn is (`_plain`). Its docstring gets
-    what is the same for all transformers:
+    `_inverse_transform_rows`), and its counterpart in scikit-learn (`_plain`). Its docstring
+    gets what is the same for all transformers:
 
     Parameters
     ----------

@@ -53,9 +53,7 @@ def bin_numbers(X, edges, offsets, missing, dtype, n_jobs):
             pairs = zip(edges, columns, strict=True)
             bins = np.stack([np.searchsorted(*pair, side="right") for pair in pairs])
         of_block = np.add(bins, offsets, dtype=dtype)
-        is_missing = np.isnan(columns)
-        if is_missing.any():
-            of_block[is_missing] = missing
+        of_block[np.isnan(columns)] = missing
         numbers[rows] = of_block.T
 
     height = max(1, _VALUES_PER_BLOCK // X.shape[1])

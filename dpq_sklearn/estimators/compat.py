@@ -2,7 +2,6 @@
 # ruff: noqa: F401
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
@@ -23,10 +22,9 @@ def output_container(estimator):
 
 def checked_matrix(X, n_columns=None, **options):
     """Return `X` as a matrix of floats after scikit-learn's checks; no error quotes a value."""
-    X = X if sparse.issparse(X) else read_matrix(checked_table(X))
     options = {"dtype": (np.float64, np.float32), "ensure_all_finite": False} | options
     with np.errstate(all="ignore"):
-        X = check_array(X, **options)
+        X = check_array(read_matrix(checked_table(X)), **options)
     if n_columns not in (None, X.shape[1]):
         raise ValueError(f"X has {X.shape[1]} features, but {n_columns} are expected.")
     return X

@@ -9,7 +9,6 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
-from dpq_sklearn.estimators.binning import with_outer_edges
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
 from dpq_sklearn.estimators.parameters import DEFAULT_BINS, bins_of_features
 from dpq_sklearn.quality import rank_errors
@@ -120,7 +119,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _set_quantiles(self, released):
         plan = released.plan
         self.n_bins_ = np.array([len(q) + 1 for q in plan.quantiles])
-        edges = map(with_outer_edges, released.quantiles, plan.bounds)
+        edges = map(binning.with_outer_edges, released.quantiles, plan.bounds)
         self.bin_edges_ = np.fromiter(edges, dtype=object)
         self.rank_error_ = np.fromiter(rank_errors(plan), dtype=object)
 
@@ -181,7 +180,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             n_bins=self.n_bins_.copy(),
             encode=self.encode,
             strategy="uniform",
-            dtype=np.float64,
+            dtype=np.float64,  # the encoder would keep a numpy.dtype, which skops does not trust
             subsample=None,
         )
         # Fitting something of the right shape sets all that is not the edges.

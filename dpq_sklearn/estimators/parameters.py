@@ -10,11 +10,7 @@ DEFAULT_BINS = 5
 
 
 def bounds_of_features(bounds, n_features, names=None):
-    """Return a checked pair of bounds for each feature, infinite where there is none.
-
-    `bounds` is None, one pair for all, one pair (or None) a feature, or a dict from feature name
-    to pair. An end that is None is open.
-    """
+    """Return a checked pair of bounds for each feature, infinite where there is none."""
     if bounds is None or _is_pair(bounds):
         pairs = [bounds] * n_features
     else:

@@ -130,8 +130,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         )
 
     def _writeable(self, X):
-        options = {"copy": self.copy, "force_writeable": True}
-        return compat.checked_matrix(X, self.n_features_in_, **options)
+        return compat.checked_matrix(X, self.n_features_in_, copy=self.copy, force_writeable=True)
 
     def _in_blocks(self, X, function):
         """Overwrite `X` with the function of its rows, a block at a time."""

@@ -35,7 +35,7 @@ def mean_rank_error(plan, values):
     ranks = Ranks.of_sorted(values, plan.grid)
     released = plan.mechanism.release(ranks, plan.quantiles, plan.budgets, make_randomness(None))
     errors = [
-        np.searchsorted(x, plan.grid.middles(cells, column)) - np.multiply(q, x.size)
+        np.searchsorted(x, plan.grid.lower_edges(cells, column)) - np.multiply(q, x.size)
         for column, (x, cells, q) in enumerate(zip(values, released, plan.quantiles, strict=True))
     ]
     return np.abs(errors).mean()
