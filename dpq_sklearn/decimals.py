@@ -2,10 +2,18 @@
 
 import numpy as np
 
-from dpq_sklearn.engine.grid import FIRST_POWER, POWERS_OF_TEN
+from dpq_sklearn.engine.grid import FIRST_POWER, POWERS_OF_TEN, times_ten_to
 
 _MOST_DIGITS = 16
 _EXACT_POWER = 22  # 10^22 is the largest power of ten that is a float
+
+
+def decimals_of_columns(grid, cells):
+    """Return the numbers of a list of released cells of each column."""
+    sizes = [found.size for found in cells]
+    columns = np.repeat(np.arange(len(sizes)), sizes)
+    values = shortest_decimals(grid, np.concatenate(cells), columns)
+    return np.split(values, np.cumsum(sizes)[:-1])
 
 
 def shortest_decimals(grid, cells, columns):
@@ -32,9 +40,8 @@ def _rounded(values):
     """
     decades = np.searchsorted(POWERS_OF_TEN, np.abs(values), side="right") - 1 + FIRST_POWER
     powers = np.arange(_MOST_DIGITS)[:, None] - decades
-    factors = POWERS_OF_TEN[np.minimum(np.abs(powers), _EXACT_POWER) - FIRST_POWER]
-    up, down = np.where(powers > 0, factors, 1.0), np.where(powers > 0, 1.0, factors)
-    rounded = np.rint(values * up / down) * down / up
+    exact = np.clip(powers, -_EXACT_POWER, _EXACT_POWER)
+    rounded = times_ten_to(np.rint(times_ten_to(values, exact)), -exact)
     for row, column in np.argwhere(np.abs(powers) > _EXACT_POWER):
         rounded[row, column] = float(f"{values[column]:.{row}e}")
     return rounded

@@ -6,10 +6,10 @@ import numpy as np
 
 from dpq_sklearn.checks import checked_bounds, shown
 from dpq_sklearn.data.columns import checked_column, no_data_in_frames
-from dpq_sklearn.data.groups import checked_groups
+from dpq_sklearn.data.groups import checked_groups, neighbours_of
 from dpq_sklearn.data.sources import Histogram, Rows, Table, n_rows
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
-from dpq_sklearn.release import neighbours_of, pay, plan_counts, plan_release, release
+from dpq_sklearn.release import pay, plan_counts, plan_release, release
 
 
 def dp_quantiles(

@@ -19,7 +19,7 @@ from dpq_sklearn.accounting.budgets import Budget, Cost, feature_shares
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
 from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, most_of_each
 from dpq_sklearn.checks import checked_request
-from dpq_sklearn.decimals import shortest_decimals
+from dpq_sklearn.decimals import decimals_of_columns
 from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
 from dpq_sklearn.engine.random import Randomness, make_randomness
 from dpq_sklearn.ledger.ledger import charge
@@ -60,7 +60,7 @@ class ReleasePlan:
             n_rows = max(records.n_rows + int(CountNoise(self.count_budget).draw(randomness)[0]), 1)
         plan = self.chosen(n_rows)
         cells = plan.mechanism.release(records.ranks, plan.quantiles, plan.budgets, randomness)
-        return Release(_decimals(plan.grid, cells), n_rows, plan)
+        return Release(decimals_of_columns(plan.grid, cells), n_rows, plan)
 
 
 @dataclass(frozen=True)
@@ -204,11 +204,6 @@ def plan_counts(n_counts, *, eps, delta, rho, parts=1, neighbours=ROWS):
     return CountPlan(noise, parts, account.loss([noise.cost()], eps, rho, neighbours))
 
 
-def neighbours_of(groups):
-    """Return which datasets are neighbours: with groups those that differ by one person."""
-    return ROWS if groups is None else PEOPLE
-
-
 @dataclass(frozen=True)
 class PaidPlan:
     """A plan whose price is paid: the only thing that `release` takes."""
@@ -245,11 +240,3 @@ def release(paid, source):
     """
     with np.errstate(all="ignore"):
         return paid.plan.draw(source.read(paid.plan.grid), paid.randomness)
-
-
-def _decimals(grid, cells):
-    """Return the released numbers of each column: the shortest decimals in the cells."""
-    sizes = [found.size for found in cells]
-    columns = np.repeat(np.arange(len(sizes)), sizes)
-    values = shortest_decimals(grid, np.concatenate(cells), columns)
-    return np.split(values, np.cumsum(sizes)[:-1])

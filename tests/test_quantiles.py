@@ -297,7 +297,7 @@ def test_one_record_more_changes_no_path_outside_the_mechanism(monkeypatch, rng)
             (quantiles_module, "pay"),
             (sources_module, "read_matrix"),
             (sources_module, "Records"),
-            (release_module, "shortest_decimals"),
+            (release_module, "decimals_of_columns"),
         ):
             original = getattr(module, name)
 

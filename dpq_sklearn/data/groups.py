@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from dpq_sklearn.accounting.losses import PEOPLE, ROWS
 from dpq_sklearn.data.columns import MISSING_TYPES, library_of
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 
@@ -19,6 +20,11 @@ from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 _FEW_ROWS = RECORD_WEIGHT // 512
 # Labels of these types are never missing.
 _NEVER_MISSING = {int, str, bytes, bool}
+
+
+def neighbours_of(groups):
+    """Return which datasets are neighbours: with groups those that differ by one person."""
+    return ROWS if groups is None else PEOPLE
 
 
 def checked_groups(groups, n_rows):

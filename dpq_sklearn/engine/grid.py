@@ -206,7 +206,7 @@ class Grid:
         powers = POWERS_OF_TEN.searchsorted(np.abs(edges), side="right") - 1 + FIRST_POWER
         decades = np.maximum(powers - self._first_decade[columns], 0)
         digits_behind = _MOST_DIGITS - 1 - self._first_decade[columns] - decades
-        mantissas = np.ceil(_scaled(edges, digits_behind)) - 1
+        mantissas = np.ceil(times_ten_to(edges, digits_behind)) - 1
         signs = np.sign(edges).astype(np.int64)
         return mantissas.astype(np.int64) + signs * decades * _NUMBERS_A_DECADE
 
@@ -216,7 +216,7 @@ class Grid:
         decades = np.maximum(magnitudes - _NUMBERS_A_DECADE // 9, 0) // _NUMBERS_A_DECADE
         mantissas = np.sign(numbers) * (magnitudes - decades * _NUMBERS_A_DECADE)
         digits_behind = _MOST_DIGITS - 1 - self._first_decade[columns] - decades
-        values = _scaled(mantissas.astype(np.float64), -digits_behind)
+        values = times_ten_to(mantissas.astype(np.float64), -digits_behind)
         # Products are off by less than 2^-50. That matters if an edge of a cell is so near.
         around = np.array((values * (1 - 2.0**-50), values * (1 + 2.0**-50)))
         cells, others = self.cells_of(around, columns)
@@ -251,7 +251,7 @@ class Grid:
         return measures[measures.any(axis=1).argmax() :]
 
 
-def _scaled(values, powers):
+def times_ten_to(values, powers):
     """Return values times powers of ten; powers below 1 divide, which rounds only once."""
     factors = POWERS_OF_TEN[np.abs(powers) - FIRST_POWER]
     is_up = powers >= 0

@@ -16,7 +16,7 @@ from dpq_sklearn import quality
 from dpq_sklearn.accounting.losses import ROWS
 from dpq_sklearn.checks import checked_random_state, checked_request, shown
 from dpq_sklearn.data.columns import checked_table, library_of, no_data_in_frames
-from dpq_sklearn.data.groups import checked_groups
+from dpq_sklearn.data.groups import checked_groups, neighbours_of
 from dpq_sklearn.data.sources import Batches, Table
 from dpq_sklearn.data.threads import Progress
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
@@ -29,7 +29,7 @@ from dpq_sklearn.estimators.compat import (
 )
 from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.release import neighbours_of, pay, plan_fit, release
+from dpq_sklearn.release import pay, plan_fit, release
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
