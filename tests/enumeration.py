@@ -141,7 +141,7 @@ def _place_weights(ranks, nodes):
     bounds = np.take_along_axis(runs.weights / whole, run, axis=1) * measures
     rows = np.repeat(np.arange(n_nodes), positions.size)
     low, high = rank_intervals(ranks, nodes, rows, (positions // per_place).ravel())
-    of_places = scores[rows].of_interval(low, high).reshape(n_nodes, -1)
+    of_places = scores.of_interval(low, high, rows).reshape(n_nodes, -1)
     chances = chances_to_keep(np.take_along_axis(runs.least_scores, run, axis=1), of_places)
     assert np.all(chances[is_inside] <= 1 + 1e-15)
     weights = bounds * chances

@@ -425,7 +425,7 @@ def test_error_of_a_weight_is_far_below_what_is_reserved(seed):
         start, end = (int(runs.cuts[row, run + side]) for side in (0, 1))
         place = np.array([rng.integers(start, end)])
         low, high = rank_intervals(ranks, nodes, np.array([row]), place)
-        score = scores[row : row + 1].of_interval(low, high)
+        score = scores.of_interval(low, high, np.array([row]))
         chance = chances_to_keep(runs.least_scores[row, run], score)[0]
         segment = np.searchsorted(measure.cuts[row], start // n_places[row], side="right") - 1
         of_run = even_grid_measure(grid, start, end, int(n_places[row]))

@@ -3,15 +3,13 @@
 A node asks for the place in a range of one column whose ranks are nearest to a target. A place
 is a position of the grid, or, in a node without children (a *leaf*), a whole cell. It stands for
 the ranks from its lower to its upper edge, an interval I, and is drawn with probability
-proportional to ``measure * (exp(-eta * dist(target, I)) + 2^-96)``, where measure is the base
-measure of the place (`base_measure`).
+proportional to ``measure * (exp(-eta * dist(target, I)) + 2^-96)``, with its base measure.
 
 A node looks up a few ranks around its target. The places that hold them, and the segments of the
 base measure, cut the node into *runs*. In a run the density is constant, and the nearest rank
 bounds all weights. One run is chosen by its bound, then a place in it by grid measure; it is kept
-with probability weight / bound, otherwise all begins again. The draw is the only place that uses
-randomness, and every outcome's probability, however small, has a relative error below 2^-41
-(docs/privacy.md has the argument).
+with probability weight / bound, otherwise all begins again. Every outcome's probability, however
+small, has a relative error below 2^-41 (docs/privacy.md has the argument).
 
 Nodes of all columns are drawn together: all arrays have one row for each node.
 """
@@ -88,15 +86,11 @@ class Scores:
         # Beyond this one tick more or less is all that counts: spend less, and nothing overflows.
         return cls(np.minimum(eta, FLOOR_BITS * LN2), target, rest / _Q_STEPS)
 
-    def __getitem__(self, rows):
-        return Scores(self.eta[rows], self.target[rows], self.remainder[rows])
-
-    def of_interval(self, low, high):
-        """Return the score of the ranks from `low` to `high`."""
-        beyond = ((low.T - self.target) - self.remainder).T
-        short = ((self.target - high.T) + self.remainder).T
-        distance = np.maximum(np.maximum(beyond, short), 0.0)
-        return (distance.T * self.eta).T
+    def of_interval(self, low, high, rows=np.s_[:, None]):
+        """Return the score of the ranks from `low` to `high`, of all nodes or those of `rows`."""
+        target, remainder = self.target[rows], self.remainder[rows]
+        beyond, short = (low - target) - remainder, (target - high) + remainder
+        return self.eta[rows] * np.maximum(np.maximum(beyond, short), 0.0)
 
 
 @dataclass(frozen=True)
@@ -141,7 +135,7 @@ def draw(ranks, nodes, randomness):
         proposed = draw_by_measure(*ends, per_cell, grid, nodes.column[rows], randomness)
         low, high = rank_intervals(ranks, nodes, rows, proposed)
         least_scores = runs.least_scores[rows, run]
-        chances = chances_to_keep(least_scores, scores[rows].of_interval(low, high))
+        chances = chances_to_keep(least_scores, scores.of_interval(low, high, rows))
         is_kept = (randomness.uniforms(rows.size) < chances).reshape(left.size, n_proposals)
         is_found = is_kept.any(axis=1)
         first = n_proposals * is_found.nonzero()[0] + is_kept.argmax(axis=1)[is_found]

@@ -2,8 +2,7 @@
 
 Every number belongs to one cell, and every cell has `positions_per_cell` positions, among which
 the records of the cell are spread. The grid is fixed before any data are seen. Only cells are ever
-released, as the number with the fewest decimal digits inside them, so an output has no low-order
-bits that could betray the data.
+released, so an output has no low-order bits that could betray the data.
 
 Cells have equal width in a signed logarithm of the value: the number of floats between zero and
 the value, which is the float's bit pattern. That is exact, monotone and alike on every machine,
