@@ -179,10 +179,10 @@ def _accounts(shares, eps, delta, rho, share_of_count=0.0, count_is_apart=False)
 
 
 def plan_fit(candidates, **request):
-    """Return the plan of a fit: with a count, and with the quantiles of the columns.
+    """Return the plan of a fit, which has a count.
 
-    Of several candidates, each finer than the one before, the released count will choose one
-    (`ReleasePlan.chosen`). So the price is the highest of all.
+    It will choose one of several candidates, each finer than the one before
+    (`ReleasePlan.chosen`), so the price is the highest of all.
     """
     request |= {"with_count": True, "count_decides": len(candidates) > 1}
     plans = [plan_release(candidates[0], **request)]
@@ -213,10 +213,7 @@ class PaidPlan:
 
 
 def pay(plan, ledger, random_state, **facts):
-    """Charge the ledger, if there is one, or raise; before any data are read.
-
-    `facts` are public words for the ledger: what is released, of which columns, in which detail.
-    """
+    """Charge the ledger, if there is one, with public `facts`, or raise; before data are read."""
     randomness = make_randomness(random_state)
     plan = replace(plan, loss=replace(plan.loss, os_randomness=randomness.from_os))
     charge(ledger, plan.loss, **facts)
@@ -233,10 +230,6 @@ class Release:
 
 
 def release(paid, source):
-    """Read the data and draw: the one place where data meet a mechanism.
-
-    Nothing but the result may depend on the numbers. So NumPy's warnings, which callers can turn
-    into errors, are off.
-    """
-    with np.errstate(all="ignore"):
+    """Read the data and draw: the one place where data meet a mechanism."""
+    with np.errstate(all="ignore"):  # callers could turn NumPy's warnings into errors
         return paid.plan.draw(source.read(paid.plan.grid), paid.randomness)

@@ -1,4 +1,1 @@
-"""Accounting: what a budget is, what a release costs, and how costs add up.
-
-Composition happens here and nowhere else, and everything is rounded against ourselves.
-"""
+"""What a budget is, and how costs add up: here and nowhere else, rounded against ourselves."""

@@ -12,8 +12,7 @@ where t = log(x / x1) may depend on all outcomes before. D_j is convex and non-i
 
 A *fork* is a pair of draws, of eps a and c, that some records meet, while others meet one draw, of
 eps b, instead, and parts of a record may meet both. Its curve is at most the larger one of the two
-curves without such parts, if log(P/Q) is raised by ((b - a)^2 + c^2) / 32 (docs/privacy.md has the
-proof).
+curves without such parts, if log(P/Q) is raised by ((b - a)^2 + c^2) / 32 (docs/privacy.md).
 
 Curves are kept at the points of a lattice, even in log x. Straight lines between upper bounds at
 these points are above a convex curve, so every result is an upper bound.

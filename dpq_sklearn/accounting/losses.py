@@ -99,10 +99,7 @@ def best_composition(releases, delta=None):
     """Return the cost of several releases on the same data, stated at `delta` if one is given.
 
     The sum of pure eps is one bound, the sum of rho converted at `delta` another; the smaller
-    one counts. That stays valid when the choice of a release depends on the outcomes of earlier
-    ones: a sequence of outcomes that ends within a sum of pure eps has a likelihood ratio of at
-    most e^eps, and all others end within the rho of a zCDP filter (Whitehouse et al. 2023), so
-    only these need the delta. Sums of (eps, delta) would need another delta on top.
+    one counts, also if a release was chosen by the outcomes of earlier ones (docs/privacy.md).
     """
     total = compose(releases)
     if delta is None:

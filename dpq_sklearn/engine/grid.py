@@ -107,10 +107,8 @@ class Grid:
 
     @cached_property
     def _origin(self):
-        """The cell, counted from zero, that is cell 0.
-
-        Between bounds far from zero cells are so fine that their numbers would overflow.
-        """
+        """The cell, counted from zero, that is cell 0."""
+        # Between bounds far from zero cells are so fine that their numbers would overflow.
         cells = self._steps_of(self.low, slice(None)) // self.steps_per_cell
         return np.where(self.is_open_low | self.is_open_high, 0, cells)
 
@@ -147,11 +145,7 @@ class Grid:
         return np.ldexp(1.0, self.smallest_exponent)
 
     def measure_before(self, cells, columns):
-        """Return the grid measure of all cells of the column before each.
-
-        It is the number of cells, and for each power of ten the number of its multiples times
-        their measure: a whole number.
-        """
+        """Return the grid measure of all cells before each: they, and multiples times measures."""
         return self.measure_of(cells, self.round_before(cells, columns), columns)
 
     def measure_of(self, cells, numbers, columns):

@@ -1,9 +1,8 @@
 """Randomness: words from the operating system, and seeded ones for tests.
 
 Everything random in the package is made here from 64-bit words, so a test can hand in the
-words it likes. Two distributions are enough: uniforms and exponentials, both with full
-*relative* precision down to 2^-1000, because the mechanisms must get outcomes of probability
-2^-96 right and an ordinary ``random()`` stops at 2^-53.
+words it likes. Uniforms and exponentials have full *relative* precision down to 2^-1000: outcomes
+of probability 2^-96 must be right, and an ordinary ``random()`` stops at 2^-53.
 """
 
 import os
@@ -63,9 +62,8 @@ class Randomness:
     def exponentials(self, n):
         """Return `n` standard exponentials, each within a few ulps of an ideal one.
 
-        By memorylessness the number of whole ln 2 is geometric and independent of the rest,
-        and the rest, an exponential below ln 2, is ``-log1p(-U / 2)``. Both ends are
-        accurate: tiny values because U has its full mantissa, large ones because of the sum.
+        They have no memory, so the number of whole ln 2 is geometric and independent of the rest,
+        an exponential below ln 2: ``-log1p(-U / 2)``. Tiny values have the full mantissa of U.
         """
         tails = self.geometric(2 * n)
         return tails[:n] * LN2 - np.log1p(self._uniforms(tails[n:]) * -0.5)

@@ -40,10 +40,7 @@ class Ranks:
 
     @classmethod
     def of_weighted(cls, cells, below, grid):
-        """Return the ranks of rows that share records: ascending cells, a column in each row.
-
-        `below` are the weights before each of them, and in one more column the total.
-        """
+        """Return the ranks of ascending cells, a column in each row, with the weights `below`."""
         (n_columns, n_rows), columns = cells.shape, np.arange(len(cells))
         sizes, starts_of_below = np.full(n_columns, n_rows), columns * (n_rows + 1)
         return cls(grid, cells.ravel(), columns * n_rows, sizes, below.ravel(), starts_of_below)

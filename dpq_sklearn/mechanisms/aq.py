@@ -21,19 +21,17 @@ from dpq_sklearn.mechanisms.rank_errors import is_early_leaf, level_pattern, ran
 
 
 class QuantileNode(NamedTuple):
-    """One estimate to come: quantile `index`, between `below` and `above`, which are known by then.
+    """One estimate to come: a quantile between two that are known by then.
 
-    Quantiles count from 1; 0 and m + 1 are the ends of a column. The quantile is the `q`-quantile
-    of what is between these two. `neighbour` is the next quantile known already beyond one of them,
-    or -1: where the other end is open, it tells the scale.
+    Quantiles count from 1; 0 and m + 1 are the ends of a column.
     """
 
     depth: int
     index: int
     below: int
     above: int
-    neighbour: int
-    q: float
+    neighbour: int  # the next one known beyond these, or -1: it tells the scale of an open end
+    q: float  # which quantile of what is between `below` and `above`
     is_leaf: bool
 
     @property
@@ -156,9 +154,8 @@ class ApproximateQuantiles(Mechanism):
     def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
 
-        The nodes of a level with one eps are one bounded-range draw for a record, as its weights
-        in them sum to at most 1. The levels of all columns are an adaptive sequence of draws, in
-        which those with early leaves are forks.
+        The nodes of a level are one bounded-range draw for a record, as its weights in them sum to
+        at most 1. So the levels of all columns are a sequence of draws, some of which are forks.
         """
         weights = np.sqrt(np.asarray(shares) / max(shares)).tolist()  # as zCDP would share
         pattern, instead = [], []
