@@ -100,33 +100,39 @@ class Account:
         )
 
 
-def plan_release(
+def plan_release(quantiles, *, bounds, eps, delta, rho, mechanism="aq", weights=None, **facts):
+    """Return the plan for columns with these ascending distinct quantiles and checked bounds."""
+    checked_mechanism(mechanism)
+    quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
+    weights = None if weights is None else tuple(weights)
+    budget = checked_request(eps, delta, rho)
+    return _plan(quantiles, tuple(bounds), *budget, mechanism, weights, **facts)
+
+
+@lru_cache(maxsize=64)  # a fit is repeated many times in a search, and warnings try out other plans
+def _plan(
     quantiles,
-    *,
     bounds,
     eps,
     delta,
     rho,
-    mechanism="aq",
-    weights=None,
+    mechanism,
+    weights,
     resolution=FULL_RESOLUTION,
     with_count=False,
     count_decides=False,
     neighbours=ROWS,
     adds_up=False,
 ):
-    """Return the plan for columns with these ascending distinct quantiles and checked bounds.
+    """Return the plan by the account that promises the least error.
 
-    Of the accounts that satisfy the request, the one that promises the least error is taken.
     Releases that are added up later (`adds_up`, in a ledger) do without optimal composition: it
     buys accuracy at one delta with more rho. If the count decides which plan is followed, it is
     paid for on its own: the composition of a plan knows its own draws only. In a ledger each plan
     is charged its rho, so there the count may decide at no price.
     """
     mechanism = checked_mechanism(mechanism, with_groups=neighbours == PEOPLE)
-    quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
     shares = tuple(feature_shares(len(quantiles), weights).tolist())
-    eps, delta, rho = checked_request(eps, delta, rho)
     count_is_apart = count_decides and not adds_up
     share_of_count = COUNT_SHARE if with_count else 0.0
     accounts = _accounts(shares, eps, delta, rho, share_of_count, count_is_apart)
@@ -150,11 +156,8 @@ def plan_release(
     if account.count_budget is not None:
         costs.append(CountNoise(account.count_budget).cost())
     loss = account.loss(costs, eps, rho, neighbours)
-    bounds, budgets = tuple(bounds), (account.budgets, account.count_budget)
-    return ReleasePlan(mechanism, quantiles, bounds, _grid_of(bounds, resolution), *budgets, loss)
-
-
-_grid_of = lru_cache(maxsize=64)(make_grid)  # a fit is repeated many times in a search
+    grid, budgets = make_grid(bounds, resolution), (account.budgets, account.count_budget)
+    return ReleasePlan(mechanism, quantiles, bounds, grid, *budgets, loss)
 
 
 def _accounts(shares, eps, delta, rho, share_of_count=0.0, count_is_apart=False):
