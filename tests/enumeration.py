@@ -52,7 +52,7 @@ class LumpyGrid(Grid):
 
     @cached_property
     def _round_measures(self):
-        return np.full((1, self.n_columns), 3)
+        return np.full((1, self.low.size), 3)
 
 
 def lumpy_grid(positions_per_cell, n_cells=4):

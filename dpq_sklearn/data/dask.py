@@ -59,7 +59,7 @@ class Collection:
 
     def read(self, grid):
         """Return the records of all partitions; computes."""
-        blocks, widths = [self.X.to_delayed()], [grid.n_columns]
+        blocks, widths = [self.X.to_delayed()], [grid.low.size]
         if not is_frame(self.X):  # one row of blocks for each block of columns
             blocks, widths = self.X.to_delayed().T, self.X.chunks[1]
         starts = np.cumsum((0, *widths[:-1])).tolist()

@@ -111,7 +111,7 @@ class Batches:
 
     def read(self, grid):
         """Return the records of all batches."""
-        builders = [SummaryBuilder(grid, column) for column in range(grid.n_columns)]
+        builders = [SummaryBuilder(grid, column) for column in range(grid.low.size)]
         n_records = 0
         with self.progress:
             for table, groups in self.tables_and_groups:

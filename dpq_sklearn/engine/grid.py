@@ -61,10 +61,6 @@ class Grid:
     steps_per_cell: np.ndarray  # how many floats are one cell
     positions_per_cell: int = POSITIONS_PER_CELL
 
-    @property
-    def n_columns(self):
-        return self.low.size
-
     def __getitem__(self, columns):
         """Return the grids of a slice of the columns."""
         return Grid(*(field[columns] for field in self._of_columns()), self.positions_per_cell)
