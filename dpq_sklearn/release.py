@@ -43,8 +43,7 @@ class ReleasePlan:
     budgets: tuple  # one for each column
     count_budget: Budget | None  # that of the number of rows
     loss: PrivacyLoss
-    # Plans with more quantiles, if their number is "auto": the count decides (`chosen`).
-    finer_plans: tuple = ()
+    finer_plans: tuple = ()  # with more quantiles, if their number is "auto": see `chosen`
 
     def chosen(self, n_rows):
         """Return the plan that the released number of rows asks for."""

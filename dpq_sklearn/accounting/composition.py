@@ -66,12 +66,11 @@ def _delta_of_paths(draws, instead, eps):
         oldest, older, curve = older, curve, _before_draw(curve, draw, step)
         if other > 0:
             curve = np.maximum(curve, _before_draw(oldest, other, step))
-    # A rounding error at x is a few ulps of the curve at the far end of a chord, x / e^eps, and
-    # other draws treat it as they treat the curve. So all of them together are a few ulps times
-    # the final curve one draw to the left. The last term is for underflow.
+    # A rounding error at x is far below 2^-40 of the curve at the far end of a chord, and other draws
+    # treat it like the curve: one draw to the left, that covers all. The last term: underflow.
     widest = math.ceil(max(draws.max(), instead.max()) / step)
     one_draw_left = curve[n_below - widest] if widest <= n_below else 1.0
-    return float(curve[n_below] + n_draws * 2.0**-48 * one_draw_left + 1e-300)
+    return float(curve[n_below] + n_draws * 2.0**-40 * one_draw_left + 1e-300)
 
 
 def _before_draw(curve, eps, step):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import Budget, Cost, exponential_cost
+from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget, Cost, exponential_cost
 from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.engine.exponential import Nodes, draw
 from dpq_sklearn.mechanisms.base_measure import step_measure
@@ -166,7 +166,10 @@ class ApproximateQuantiles(Mechanism):
             instead += [0.0] * len(levels)
             if early:
                 instead[-2] = weight * early
-        scale = largest_scale(tuple(pattern), eps, delta, tuple(instead), first=2 * count_eps)
+        # Rounding errors of all draws together; of less eps than twice that no budget is made.
+        error = 4 * sum(map(len, quantiles)) * DRAW_ERROR
+        eps, delta, first = max(eps - error, eps / 2), delta * (1 - error), 2 * count_eps
+        scale = largest_scale(tuple(pattern), eps, delta, tuple(instead), first)
         return tuple(Budget(scale * weight, "draw") for weight in weights)
 
     def rank_errors(self, quantiles, budget):
