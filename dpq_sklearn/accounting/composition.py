@@ -66,8 +66,8 @@ def _delta_of_paths(draws, instead, eps):
         oldest, older, curve = older, curve, _before_draw(curve, draw, step)
         if other > 0:
             curve = np.maximum(curve, _before_draw(oldest, other, step))
-    # A rounding error at x is far below 2^-40 of the curve at the far end of a chord, and other draws
-    # treat it like the curve: one draw to the left, that covers all. The last term: underflow.
+    # A rounding error at x is far below 2^-40 of the curve at the far end of a chord. Other draws
+    # treat it like the curve, which covers all one draw to the left. The last term: underflow.
     widest = math.ceil(max(draws.max(), instead.max()) / step)
     one_draw_left = curve[n_below - widest] if widest <= n_below else 1.0
     return float(curve[n_below] + n_draws * 2.0**-40 * one_draw_left + 1e-300)
