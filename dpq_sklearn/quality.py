@@ -28,7 +28,7 @@ TOO_FAR_OFF = 0.5
 AUTO_BINS = (2, 4, 8, 16, 32, 64)
 # If the edges of all of them are too far off, some of many may still hit the data: "auto" takes
 # the most likely number up to this one then, where k bins are worth log(k) nats. A count below
-# half of its own deviation is taken for that: it tells only that there may be so many rows.
+# half of its standard deviation is raised to that: it tells no more.
 MOST_LOST_BINS = 16
 # Without knowing where the data are, the draws have to tell them from the rest of the number line:
 # so many nats are needed between two bounds and if an end is open.
@@ -63,7 +63,7 @@ def even_quantiles(n_bins):
 
 
 def rank_errors(plan):
-    """Return the expected errors in rank of the quantiles of each column."""
+    """Return the standard deviations in rank of the quantiles of each column."""
     return [errors.copy() for errors in _map_columns(plan, lambda q, errors, bounds: errors)]
 
 
@@ -200,7 +200,7 @@ def _advice(released, error, count_name, replan):
     """Return what would help: fewer bins, a delta, bounds, fewer features, a larger budget."""
     plan, unit, advice = released.plan, released.plan.count_budget.unit, []
     n_rows = cautious_count(released.n_rows, plan.count_budget)
-    more_bins = 0 if count_name == "n_bins" else 1  # than quantiles, of which one is too few
+    more_bins = 0 if count_name == "n_bins" else 1  # n quantiles make n + 1 bins; one is too few
     fewer = [n - more_bins for n in AUTO_BINS[more_bins:] if n < _most_bins(plan)]
     if fewer and not plan.finer_plans:  # "auto" did what it could
         enough = takewhile(lambda n: is_near_enough(replan(**{count_name: n}), n_rows), fewer)

@@ -43,7 +43,7 @@ class ReleasePlan:
     budgets: tuple  # one for each column
     count_budget: Budget | None  # that of the number of rows
     loss: PrivacyLoss
-    finer_plans: tuple = ()  # with more quantiles, if their number is "auto": see `chosen`
+    finer_plans: tuple = ()  # with more quantiles; of a chosen plan too, to tell that it is "auto"
 
     def chosen(self, n_rows):
         """Return the plan that the released number of rows asks for."""
@@ -69,7 +69,7 @@ class CountPlan:
     noise: CountNoise
     parts: int  # of a record, in which counts are whole numbers: more than 1 if rows share it
     loss: PrivacyLoss
-    grid: None = None
+    grid: None = None  # what `release` hands to a source
 
     def draw(self, counts, randomness):
         """Return the counts, which may be negative: integers, or floats if rows share a record."""
@@ -102,7 +102,7 @@ class Account:
 def plan_release(quantiles, *, bounds, eps, delta, rho, mechanism="aq", weights=None, **facts):
     """Return the plan for columns with these ascending distinct quantiles and checked bounds."""
     checked_mechanism(mechanism)
-    quantiles = tuple(tuple(map(float, of_column)) for of_column in quantiles)
+    quantiles = tuple(tuple(map(float, column)) for column in quantiles)
     weights = None if weights is None else tuple(weights)
     budget = checked_request(eps, delta, rho)
     return _plan(quantiles, tuple(bounds), *budget, mechanism, weights, **facts)
@@ -126,9 +126,9 @@ def _plan(
     """Return the plan by the account that promises the least error.
 
     Releases that are added up later (`adds_up`, in a ledger) do without optimal composition: it
-    buys accuracy at one delta with more rho. If the count decides which plan is followed, it is
-    paid for on its own: the composition of a plan knows its own draws only. In a ledger each plan
-    is charged its rho, so there the count may decide at no price.
+    buys accuracy at one delta with more rho. If the count decides which plan is followed, plans may
+    have different accounts, and no composition covers the choice: its eps is set aside first. In a
+    ledger eps or rho add up whatever earlier releases decided, so there nothing is set aside.
     """
     mechanism = checked_mechanism(mechanism, with_groups=neighbours == PEOPLE)
     shares = tuple(feature_shares(len(quantiles), weights).tolist())
@@ -188,8 +188,7 @@ def plan_fit(candidates, **request):
     """
     request |= {"with_count": True, "count_decides": len(candidates) > 1}
     plans = [plan_release(candidates[0], **request)]
-    # So many quantiles may be too many to be guaranteed in floats. The plans before these stay.
-    with suppress(ValueError):
+    with suppress(ValueError):  # floats cannot guarantee so many quantiles: the plans before stay
         plans.extend(plan_release(quantiles, **request) for quantiles in candidates[1:])
     price = most_of_each([plan.loss for plan in plans])
     return replace(plans[0], loss=price, finer_plans=tuple(plans[1:]))

@@ -211,10 +211,10 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
     def visit(below, above, positions, split_ranks):
         if (below, above) not in rows:
             return None
-        _, eps, _, here, _, _, neighbour, q, is_leaf = rows[below, above]
+        _, eps, _, here, _, _, beyond, q, is_leaf, _ = rows[below, above]
         is_released = np.array((below > 0, above < last_end))
         is_open = ~is_released & (grid.is_open_low[0], grid.is_open_high[0])
-        known = neighbour if neighbour >= 0 else (above if is_open[0] else below)
+        known = beyond if beyond >= 0 else (above if is_open[0] else below)
         n_histories = positions[below].size
         shape = n_datasets, n_histories
         of_all = [np.broadcast_to(positions[end], shape).ravel() for end in (below, above, known)]

@@ -82,10 +82,10 @@ NASTY = [
 def nasty_measure(seed=0, spread=6.0):
     """A base measure whose densities jump by factors of up to 10^spread with what was released."""
 
-    def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
+    def step_measure(grid, columns, lo, hi, beyond, is_open, is_released):
         n_cells = int(grid.end.max())
         cuts = np.clip(np.arange(n_cells + 1), lo[:, None], hi[:, None] + 1)
-        released, which = np.unique(np.array((lo, hi, neighbour)).T, axis=0, return_inverse=True)
+        released, which = np.unique(np.array((lo, hi, beyond)).T, axis=0, return_inverse=True)
         streams = (np.random.default_rng(zlib.crc32(bytes(row)) + seed) for row in released)
         densities = 10.0 ** np.array([stream.uniform(-spread, 0, n_cells) for stream in streams])
         return StepMeasure(cuts, grid.measure_before(cuts, columns[:, None]), densities[which])
@@ -608,11 +608,11 @@ def test_levels_have_every_quantile_once_between_those_that_are_known():
     quantiles = [np.arange(1, m + 1) / (m + 1) for m in sizes]
     for level in levels_of(quantiles, [Budget(1.0, "eps"), Budget(0.5, "rho")]):
         new = set()
-        for column, _, _, index, below, above, neighbour, _, is_leaf in rows_of(level):
+        for column, _, _, index, below, above, beyond, _, is_leaf, _ in rows_of(level):
             assert below < index < above and {(column, below), (column, above)} <= known
             assert is_leaf == (above - below == 2)
             if below == 0 or above == sizes[column] + 1:
-                assert neighbour == next_known(known, column, below, above, sizes[column])
+                assert beyond == next_known(known, column, below, above, sizes[column])
             new.add((column, index))
         assert new.isdisjoint(known)
         known |= new

@@ -90,7 +90,7 @@ def test_measure_of_a_node_depends_on_its_own_cells_alone():
         alone = step_measure(GRID, *(argument[..., row : row + 1] for argument in nodes))
         for name in ("cuts", "before", "densities"):
             assert np.array_equal(getattr(alone, name)[0], getattr(together, name)[row])
-    names = ["grid", "columns", "lo", "hi", "neighbour", "is_open", "is_released"]
+    names = ["grid", "columns", "lo", "hi", "beyond", "is_open", "is_released"]
     assert list(inspect.signature(step_measure).parameters) == names
 
 

@@ -226,9 +226,10 @@ def test_delta_is_monotone_in_every_argument(draws, part, which):
     delta = adaptive_delta(draws, eps)
     assert adaptive_delta(draws, 1.02 * eps) <= delta
     more = [*draws[:which], 1.1 * draws[which] + 0.1, *draws[which + 1 :]]
-    assert adaptive_delta(more, eps) >= delta * (1 - 1e-12)
-    assert adaptive_delta([*draws, 0.1], eps) >= delta * (1 - 5e-3)  # the lattice differs
-    assert adaptive_delta([0.1, *draws], eps) >= delta * (1 - 5e-3)
+    at_least = min(adaptive_delta(draws, 1.005 * eps), delta * (1 - 1e-3))  # lattices differ
+    assert adaptive_delta(more, eps) >= at_least
+    assert adaptive_delta([*draws, 0.1], eps) >= at_least
+    assert adaptive_delta([0.1, *draws], eps) >= at_least
 
 
 @given(

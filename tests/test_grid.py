@@ -296,7 +296,7 @@ def test_round_numbers_are_in_the_cells_that_have_their_measure(low, high, step)
 def cells_at(grid, first, last, measures, column):
     """What the draw asks for, with the same ends and column for all measures."""
     columns, ends = np.full(measures.size, column), np.array([[first], [last]])
-    numbers = grid.round_before(ends, column)
+    numbers = grid.serials_before(ends, column)
     ends, numbers = (np.repeat(pair, measures.size, axis=1) for pair in (ends, numbers))
     return grid.cells_at(*ends, *numbers, measures, columns)
 
@@ -306,7 +306,7 @@ def counts_of_cells_at(grid, column, first, last):
 
     Units of one multiple of a power of ten are equal: their first and their last one are asked.
     """
-    begin, end = (int(n) for n in grid.round_before(np.array([first, last]), column))
+    begin, end = (int(n) for n in grid.serials_before(np.array([first, last]), column))
     lengths = [1] * (last - first)
     measures = grid._round_measures[:, column].tolist()
     for power, measure in zip(grid._powers.tolist(), measures, strict=True):
@@ -352,9 +352,9 @@ def test_measures_of_a_run_of_cells_are_found_unit_by_unit(column, data):
 def test_a_round_number_one_bit_from_the_edge_of_its_cell_goes_where_its_measure_is(bounds, rng):
     """Where cells are as fine as floats, a number may lie beside the cell with its measure."""
     grid = make_grid([bounds])
-    ends = grid.round_before(np.array([grid.first[0], grid.end[0]]), 0)
+    ends = grid.serials_before(np.array([grid.first[0], grid.end[0]]), 0)
     numbers = rng.integers(*ends, 3000) + 1
     numbers = np.append(numbers, 3_539_844_395) if bounds == (0.0, 1.0) else numbers
-    cells = grid._cells_of_round(numbers, np.zeros_like(numbers))
-    assert np.all(grid.round_before(cells, 0) < numbers)
-    assert np.all(grid.round_before(cells + 1, 0) >= numbers)
+    cells = grid._cells_of_serials(numbers, np.zeros_like(numbers))
+    assert np.all(grid.serials_before(cells, 0) < numbers)
+    assert np.all(grid.serials_before(cells + 1, 0) >= numbers)

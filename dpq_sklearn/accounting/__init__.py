@@ -1,1 +1,1 @@
-"""What a budget is, and how costs add up: here and nowhere else, rounded against ourselves."""
+"""What a budget is, and the rules by which costs add up, all rounded against ourselves."""

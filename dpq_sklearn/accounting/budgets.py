@@ -8,7 +8,7 @@ import numpy as np
 
 # Every outcome of a draw has its right probability up to a factor of e^(+-DRAW_ERROR): see
 # docs/privacy.md. The ratio of two datasets' probabilities then moves by at most twice that, and
-# the range of the ratios, which is what all kinds of accounting use, by at most four times.
+# the range of the ratios by at most four times, for which all accounts reserve.
 DRAW_ERROR = 2.0**-41
 # For the rounding of sums, products and square roots of public numbers in accounts.
 ROUNDING = 2.0**-16
@@ -25,8 +25,8 @@ class Cost(NamedTuple):
 class Budget:
     """What a mechanism may spend on one column: so much of a unit.
 
-    The unit is "eps" (pure DP), "rho" (zCDP), or "draw": so much eps in each exponential draw that
-    a record meets, where optimal composition has worked out what all draws cost together.
+    The unit is "eps" (pure DP), "rho" (zCDP), or "draw": the least eps of the exponential draws
+    that a record meets, if optimal composition has worked out what all of them cost together.
     """
 
     amount: float
@@ -58,8 +58,7 @@ class Budget:
     def before_rounding(self, n_draws, error=DRAW_ERROR):
         """Return the budget of an ideal mechanism whose floating-point twin spends this one.
 
-        `n_draws` is how many draws there are, also those in which a record has no weight, and
-        `error` the largest error of the logarithm of an outcome's probability in one draw.
+        `n_draws` counts all draws, and `error` is the largest one of a logarithm of a probability.
         """
         ideal = self.amount * (1 - ROUNDING) - _rounding_cost(self, n_draws, error)
         if not ideal > self.amount / 2:
@@ -95,7 +94,7 @@ def exponential_cost(eps_of_draws, n_draws, error=DRAW_ERROR):
         amount + _rounding_cost(Budget(amount, unit), n_draws, error)
         for unit, amount in ideal.items()
     ]
-    return Cost(*(cost * (1 + ROUNDING / 2) for cost in costs))
+    return Cost(*(cost * (1 + ROUNDING / 2) for cost in costs))  # less than the budget's reserve
 
 
 def feature_shares(n_features, weights=None):

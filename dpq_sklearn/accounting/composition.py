@@ -25,7 +25,7 @@ import numpy as np
 
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
 
-LONGEST = 1000  # draws: beyond, zCDP is 7% behind, and this would take seconds
+LONGEST = 1000  # draws: more would take seconds, and zCDP is 7% worse
 LEAST_EPS, GREATEST_EPS = 2.0**-20, 256.0  # outside, numbers cancel or overflow: pure eps only
 
 
@@ -35,7 +35,7 @@ def adaptive_delta(eps_of_draws, eps, instead=None):
     Each draw may depend on all outcomes before it. `eps_of_draws` are in the order of the draws,
     which is fixed and public; draws that do not look at each other may come in any order. If
     ``instead[i]`` is not 0, draws i and i + 1 are a fork, and it is the eps of the other draw: its
-    square must not be larger than the sum of theirs.
+    square must not be larger than the sum of their squares.
     """
     draws = np.asarray(eps_of_draws, dtype=np.float64)[::-1]  # the recursion starts at the end
     if math.fsum(draws) * (1 + 2.0**-50) <= eps:
@@ -50,10 +50,10 @@ def adaptive_delta(eps_of_draws, eps, instead=None):
 
 
 def _delta_of_paths(draws, instead, eps):
-    """Return delta of draws from the last to the first, of which a record meets whole ones."""
+    """Return delta of draws from the last to the first, if forks split no record."""
     n_draws, squares = len(draws), float(np.sum(draws**2))
     rho = squares / 8
-    draws = np.maximum(draws, 2.0**-20 * math.sqrt(squares / n_draws))
+    draws = np.maximum(draws, 2.0**-20 * math.sqrt(squares / n_draws))  # more, and never 0
     # The lattice has more steps a draw if few of them have to share its loss. It ends where
     # log(P/Q) arrives with a chance far below delta (Hoeffding).
     step = math.sqrt(squares / n_draws) / (20 + 200 / n_draws)
@@ -66,8 +66,8 @@ def _delta_of_paths(draws, instead, eps):
         oldest, older, curve = older, curve, _before_draw(curve, draw, step)
         if other > 0:
             curve = np.maximum(curve, _before_draw(oldest, other, step))
-    # A rounding error at x is far below 2^-40 of the curve at the far end of a chord. Other draws
-    # treat it like the curve, which covers all one draw to the left. The last term: underflow.
+    # A draw adds a rounding error below 2^-40 of the curve at the left end of its chords. Others
+    # transform it like the curve: to 2^-40 of the final one, a draw to the left. 1e-300: underflow.
     widest = math.ceil(max(draws.max(), instead.max()) / step)
     one_draw_left = curve[n_below - widest] if widest <= n_below else 1.0
     return float(curve[n_below] + n_draws * 2.0**-40 * one_draw_left + 1e-300)

@@ -128,7 +128,7 @@ def _with_dtypes(X, name):
         raise TypeError(f"{name} must hold its rows, got a LazyFrame: pass {name}.collect().")
     if _has_dtypes(X):
         return X
-    with suppress(Exception):  # raised below: a context can be printed, too
+    with suppress(Exception):  # it may quote a cell, and would be the context of one raised here
         if hasattr(X, "__array__"):
             return np.asarray(X)
         if isinstance(X, (list, tuple)):  # NumPy would read what is below the masks of rows

@@ -31,7 +31,7 @@ _AHEAD = np.array([0.3, 0.8, 1.4, 2.2, 3.5, 5.5, 8.5, 12, 16, 20, 25, 30, 36])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 # The quantile of a node is rounded to a multiple of 1 / _Q_STEPS, so that targets are exact.
 _Q_STEPS = 2**30
-# Few nodes get several proposals at once, so that hardly any needs a second round.
+# When few nodes are left, each gets several proposals at once: hardly any needs another round.
 _PROPOSALS_AT_ONCE, _MOST_PROPOSALS = 160, 3
 
 
@@ -64,10 +64,10 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Scores:
-    """``eta * dist(target, I)``, the negative logarithm of a place's weight, for each node.
+    """``eta * dist(target, I)``, the exponent in a place's weight, for each node.
 
-    The target ``lo + q (hi - lo)`` is exact, a whole number of ticks and a remainder in [0, 1): a
-    rounded one would move by a rounding error even for records of no weight in the node.
+    The target ``lo + q (hi - lo)`` is exact, ticks and a remainder in [0, 1): a rounded one would
+    move by a rounding error even for records of no weight in the node.
     """
 
     eta: np.ndarray
@@ -83,7 +83,7 @@ class Scores:
         target = nodes.lo_rank + high * q_steps + ticks
         sensitivity = np.maximum(q_steps, _Q_STEPS - q_steps) / _Q_STEPS
         eta = nodes.eps / (2 * sensitivity) / (RECORD_WEIGHT * positions_per_cell)
-        # Beyond this one tick more or less is all that counts: spend less, and nothing overflows.
+        # Then one tick already leads down to the floor: a larger eta would change nothing.
         return cls(np.minimum(eta, FLOOR_BITS * LN2), target, rest / _Q_STEPS)
 
     def of_interval(self, low, high, rows=np.s_[:, None]):
@@ -105,14 +105,14 @@ class Runs:
 def draw(ranks, nodes, randomness):
     """Draw a place in each node by the exponential mechanism; return positions and their ranks.
 
-    A place p is proposed with a probability proportional to its bound b(p), and kept with
-    probability w(p) / b(p): it comes out with a probability proportional to its weight w(p).
+    A place is proposed with a probability proportional to its bound, and kept with probability
+    weight / bound: so it comes out with a probability proportional to its weight.
 
     Privacy
     -------
     Neighbours differ in one record. Its ramp g in [0, 1] is added to all ranks; with
     ``w = g(hi) - g(lo)``, a rank of the node less the target changes by something in
-    [-q w, (1 - q) w]. The score is a maximum of such differences, so it has sensitivity
+    [-q w, (1 - q) w]. The distance is a maximum of such differences, so it has sensitivity
     ``w * max(q, 1 - q)``. (A place may stick out of the node. The target does not, so cutting the
     place off at the node's ends changes no score.) The logarithm of a weight has the same
     sensitivity: the base measure and 2^-96 do not depend on the data. With
@@ -140,6 +140,7 @@ def draw(ranks, nodes, randomness):
         is_found = is_kept.any(axis=1)
         first = n_proposals * is_found.nonzero()[0] + is_kept.argmax(axis=1)[is_found]
         places[left[is_found]] = proposed[first]
+        # The middle moves with the ranks around it. The target would not: docs/privacy.md, A trap.
         split_ranks[left[is_found]] = (low + (high - low) // 2)[first]
         left = left[~is_found]
     return grid.positions_per_cell // nodes.places_per_cell * places, split_ranks
@@ -158,9 +159,9 @@ def rank_intervals(ranks, nodes, rows, places):
     return _ranks_at_edges(*weights, subs, per_cell, ranks.grid.positions_per_cell)
 
 
-def _ranks_at_edges(before, behind, subs, per_cell, ticks_per_weight):
+def _ranks_at_edges(before, after, subs, per_cell, ticks_per_weight):
     """Return the ranks at the edges of place `subs` of a cell: its weight is spread evenly."""
-    of_place = (behind - before) * (ticks_per_weight // per_cell)
+    of_place = (after - before) * (ticks_per_weight // per_cell)
     low = ticks_per_weight * before + of_place * subs
     return low, low + of_place
 
@@ -207,20 +208,20 @@ def _cuts_of_look_ups(ranks, nodes, scores):
         target - np.minimum(offsets, target - lo_rank),
         target + np.minimum(offsets, hi_rank - target),
     )
-    # Where nodes are narrow, many look-ups end at the ends of all nodes.
+    # Look-ups that repeat the one before in all nodes are left out: narrow nodes have many.
     is_new = np.ones(wanted.shape[1], dtype=bool)
     is_new[1:] = (wanted[:, 1:] != wanted[:, :-1]).any(axis=0)
     wanted, ticks = wanted[:, is_new], ranks.grid.positions_per_cell
-    cells, before, behind = ranks.around_ranks(nodes.column[:, None], wanted // ticks)
+    cells, before, after = ranks.around_ranks(nodes.column[:, None], wanted // ticks)
     per_cell, per_place = nodes.places_per_cell[:, None], ticks // nodes.places_per_cell
-    subs = (wanted - ticks * before) // np.maximum((behind - before) * per_place[:, None], 1)
+    subs = (wanted - ticks * before) // np.maximum((after - before) * per_place[:, None], 1)
     subs = np.minimum(np.maximum(subs, 0), per_cell - 1)
     place = per_cell * cells + subs
     start, end = nodes.lo // per_place, nodes.hi // per_place + 1
-    # Look-ups may hit the same place, or one that sticks out of the node.
+    # Look-ups of one place, or of one that sticks out, make empty runs: cuts and ranks move alike.
     cuts = _in_turns(start, place, place + 1, end)
     cuts = np.minimum(np.maximum(cuts, start[:, None]), end[:, None])
-    edges = _ranks_at_edges(before, behind, subs, per_cell, ticks)
+    edges = _ranks_at_edges(before, after, subs, per_cell, ticks)
     cut_ranks = _in_turns(nodes.lo_rank, *edges, nodes.hi_rank)
     return np.maximum.accumulate(cuts, axis=1), np.maximum.accumulate(cut_ranks, axis=1)
 
@@ -239,8 +240,8 @@ def _measure_before(grid, places, per_cell, columns):
     subs = places - per_cell * cells
     if not subs.any():
         return per_cell * grid.measure_before(cells, columns)
-    before, behind = grid.measure_before(np.array((cells, cells + 1)), columns)
-    return per_cell * before + subs * (behind - before)
+    before, after = grid.measure_before(np.array((cells, cells + 1)), columns)
+    return per_cell * before + subs * (after - before)
 
 
 def ascending_shares(weights):
@@ -259,8 +260,8 @@ def draw_by_measure(start, end, per_cell, grid, columns, randomness):
     """Draw a place of each range ``[start, end)`` in proportion to the grid measure."""
     first, last = start // per_cell, (end - 1) // per_cell
     cells = np.array((first, first + 1, last, last + 1))
-    numbers = grid.round_before(cells, columns)
-    edges = grid.measure_of(cells, numbers, columns)
+    serials = grid.serials_before(cells, columns)
+    edges = grid.measure_of(cells, serials, columns)
     of_first, of_last = edges[1] - edges[0], edges[3] - edges[2]
     # Measures 0, 1, ... are those of the first cell, of the last one, then of all between.
     n_first = np.minimum(end, (first + 1) * per_cell) - start
@@ -275,7 +276,7 @@ def draw_by_measure(start, end, per_cell, grid, columns, randomness):
     between = (drawn >= 0).nonzero()[0]
     if between.size:
         measures, subs = np.divmod(drawn[between], per_cell[between])
-        ends = *cells[1:3, between], *numbers[1:3, between]
+        ends = *cells[1:3, between], *serials[1:3, between]
         found = grid.cells_at(*ends, measures, columns[between])
         places[between] = found * per_cell[between] + subs
     return places

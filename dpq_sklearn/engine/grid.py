@@ -24,14 +24,14 @@ FULL_RESOLUTION = 40  # at most 2^40 cells in a column
 POSITIONS_PER_CELL = 2**10
 # More than the grid measure of all positions of a column: 2^50 positions, and round numbers.
 MOST_MEASURE = 2**53
-# The multiples of each power of ten share a tenth of the measure that all cells have without them,
-# unless so few of them would be too attractive for records that are just near.
+# The multiples of each power of ten share a tenth of the measure that all cells have without them.
+# None has more than these parts of a decade or a column: it would attract draws from around it.
 ROUND_SHARE = 0.1
 MOST_OF_A_DECADE, MOST_OF_A_COLUMN = 1 / 200, 1 / 4000
 # Round numbers that are less than this many cells apart have nothing to stand out from.
 _CELLS_BETWEEN = 100
 _MOST_DIGITS = 13
-_NUMBERS_A_DECADE = 9 * 10 ** (_MOST_DIGITS - 1)
+_SERIALS_A_DECADE = 9 * 10 ** (_MOST_DIGITS - 1)
 
 _STEPS_PER_OCTAVE = 2**52  # floats in an octave
 _LARGEST_BITS = np.array(np.finfo(np.float64).max).view(np.int64)  # an edge is never infinite
@@ -85,7 +85,7 @@ class Grid:
 
     @cached_property
     def end(self):
-        """The cell behind the last one of each column."""
+        """One past the last cell of each column."""
         return self.cells_of(self.high, slice(None)) + 1
 
     def cells_of(self, values, columns):
@@ -141,34 +141,33 @@ class Grid:
         return np.ldexp(1.0, self.smallest_exponent)
 
     def measure_before(self, cells, columns):
-        """Return the grid measure of all cells before each: they, and multiples times measures."""
-        return self.measure_of(cells, self.round_before(cells, columns), columns)
+        """Return the grid measure before each cell: of cells, and of multiples of powers of ten."""
+        return self.measure_of(cells, self.serials_before(cells, columns), columns)
 
-    def measure_of(self, cells, numbers, columns):
-        """Return `measure_before` cells if these are the round numbers before them."""
+    def measure_of(self, cells, serials, columns):
+        """Return `measure_before` cells if their ``serials_before`` is known already."""
         columns = self._index(columns)
-        return (
-            self._measure_from_zero(cells, numbers, columns) - self._measure_before_first[columns]
-        )
+        before_first = self._measure_before_first[columns]
+        return self._measure_from_zero(cells, serials, columns) - before_first
 
     @cached_property
     def _measure_before_first(self):
         every = slice(None)
-        return self._measure_from_zero(self.first, self.round_before(self.first, every), every)
+        return self._measure_from_zero(self.first, self.serials_before(self.first, every), every)
 
-    def _measure_from_zero(self, cells, numbers, columns):
-        multiples, measures = self._multiples_up_to(numbers), self._round_measures[:, columns]
+    def _measure_from_zero(self, cells, serials, columns):
+        multiples, measures = self._multiples_up_to(serials), self._round_measures[:, columns]
         return cells + np.einsum("p...,p...->...", multiples, measures)
 
-    def _multiples_up_to(self, numbers):
-        """Return for each power of ten its last multiple up to each number, divided by it."""
-        return numbers // self._powers.reshape(-1, *(1,) * np.ndim(numbers))
+    def _multiples_up_to(self, serials):
+        """Return for each power of ten its last multiple up to each serial, divided by it."""
+        return serials // self._powers.reshape(-1, *(1,) * np.ndim(serials))
 
     def cells_at(self, first, last, begin, end, measures, columns):
         """Return the cells in [first, last) to which the units 0, 1, ... of their measure belong.
 
         The units have an order of their own: first one for each cell, then those of the multiples
-        of 1, 10, 100, ... `begin` and `end` are the round numbers before the two cells.
+        of 1, 10, 100, ... `begin` and `end` are the last serials before the two cells.
         """
         cells = first + measures
         beyond = (cells >= last).nonzero()[0]
@@ -182,57 +181,57 @@ class Grid:
         power = (before <= rest).sum(axis=0) - 1
         found = power, np.arange(rest.size)
         multiples = begin[found] + 1 + (rest - before[found]) // of_multiples[found]
-        cells[beyond] = self._cells_of_round(multiples * self._powers[power], columns)
+        cells[beyond] = self._cells_of_serials(multiples * self._powers[power], columns)
         return cells
 
-    # Round numbers are numbered: those with 13 digits by 0, 1, 2, ... from zero upwards, those with
-    # 12 digits by multiples of 10 among these numbers, and so on.
+    # Every number of up to 13 digits has a serial: 0, 1, 2, ... from zero upwards. The serials of
+    # those with up to 12 digits are divisible by 10, and so on.
 
-    def round_before(self, cells, columns):
-        """Return the number of the last round number before each cell."""
+    def serials_before(self, cells, columns):
+        """Return the last serial before each cell."""
         columns = self._index(columns)
         edges = self.lower_edges(cells, columns)
         powers = POWERS_OF_TEN.searchsorted(np.abs(edges), side="right") - 1 + FIRST_POWER
         decades = np.maximum(powers - self._first_decade[columns], 0)
-        digits_behind = _MOST_DIGITS - 1 - self._first_decade[columns] - decades
-        mantissas = np.ceil(times_ten_to(edges, digits_behind)) - 1
+        digits_after = _MOST_DIGITS - 1 - self._first_decade[columns] - decades
+        mantissas = np.ceil(times_ten_to(edges, digits_after)) - 1
         signs = np.sign(edges).astype(np.int64)
-        return mantissas.astype(np.int64) + signs * decades * _NUMBERS_A_DECADE
+        return mantissas.astype(np.int64) + signs * decades * _SERIALS_A_DECADE
 
-    def _cells_of_round(self, numbers, columns):
-        """Return the cell of each round number, as `round_before` has it."""
-        magnitudes = np.abs(numbers)
-        decades = np.maximum(magnitudes - _NUMBERS_A_DECADE // 9, 0) // _NUMBERS_A_DECADE
-        mantissas = np.sign(numbers) * (magnitudes - decades * _NUMBERS_A_DECADE)
-        digits_behind = _MOST_DIGITS - 1 - self._first_decade[columns] - decades
-        values = times_ten_to(mantissas.astype(np.float64), -digits_behind)
+    def _cells_of_serials(self, serials, columns):
+        """Return the cell of each serial, as `serials_before` has it."""
+        magnitudes = np.abs(serials)
+        decades = np.maximum(magnitudes - _SERIALS_A_DECADE // 9, 0) // _SERIALS_A_DECADE
+        mantissas = np.sign(serials) * (magnitudes - decades * _SERIALS_A_DECADE)
+        digits_after = _MOST_DIGITS - 1 - self._first_decade[columns] - decades
+        values = times_ten_to(mantissas.astype(np.float64), -digits_after)
         # Products are off by less than 2^-50. That matters if an edge of a cell is so near.
         around = np.array((values * (1 - 2.0**-50), values * (1 + 2.0**-50)))
         cells, others = self.cells_of(around, columns)
         if (cells == others).all():
             return cells
         while True:
-            before, up_to = self.round_before(np.array((cells, cells + 1)), columns)
-            steps = (up_to < numbers).astype(np.int64) - (before >= numbers)
+            before, up_to = self.serials_before(np.array((cells, cells + 1)), columns)
+            steps = (up_to < serials).astype(np.int64) - (before >= serials)
             if not steps.any():
                 return cells
             cells += steps
 
     @cached_property
     def _first_decade(self):
-        """The power of ten from which on decades are counted; below, numbers are linear."""
+        """The power of ten from which on decades are counted; below, they are linear."""
         return np.floor(self.smallest_exponent * np.log10(2.0)).astype(np.int64)
 
     @cached_property
     def _powers(self):
-        """The powers of ten whose multiples have a measure, as numbers of round numbers."""
+        """The powers of ten by which serials with a measure are divisible."""
         return 10 ** np.arange(_MOST_DIGITS - len(self._round_measures), _MOST_DIGITS)
 
     @cached_property
     def _round_measures(self):
         """The measure of a multiple of each power of ten, for each column: whole numbers."""
         cells_a_decade = _STEPS_PER_OCTAVE * np.log2(10.0) / self.steps_per_cell
-        apart = cells_a_decade / _NUMBERS_A_DECADE * 10.0 ** np.arange(_MOST_DIGITS)[:, None]
+        apart = cells_a_decade / _SERIALS_A_DECADE * 10.0 ** np.arange(_MOST_DIGITS)[:, None]
         most = MOST_OF_A_COLUMN * (self.end - self.first)
         most = np.minimum(most, MOST_OF_A_DECADE * cells_a_decade)
         measures = np.minimum(ROUND_SHARE * apart, most).astype(np.int64)

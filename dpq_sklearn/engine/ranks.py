@@ -63,7 +63,7 @@ class Ranks:
     def around_ranks(self, columns, weights):
         """Return the cell in which the weight from the left first exceeds each of `weights`.
 
-        With it come the weights before and behind it: none if the column has no records.
+        With it come the weights before and after it: none if the column has no records.
         """
         last = self._sizes[columns] - 1
         if self._below is None:
@@ -79,14 +79,14 @@ class Ranks:
         begin_key, end_key = self._keys_of(np.array((cells, cells + 1)), columns)
         is_shared = (cells <= first) | (cells + 1 >= end)
         is_shared |= (entries > 0) & (self._keys[places - 1] >= begin_key)
-        behind = np.minimum(places + 1, self._keys.size - 1)
-        is_shared |= (entries < last) & (self._keys[behind] < end_key)
-        begin, behind = entries, entries + 1
+        next_places = np.minimum(places + 1, self._keys.size - 1)
+        is_shared |= (entries < last) & (self._keys[next_places] < end_key)
+        begin, end = entries, entries + 1
         if is_shared.any():
             of_shared = (columns + np.zeros_like(cells))[is_shared]
             two = np.array((cells, cells + 1))[:, is_shared]
-            begin[is_shared], behind[is_shared] = self._entries_before(of_shared, two)
-        return cells, self._weights_before(columns, begin), self._weights_before(columns, behind)
+            begin[is_shared], end[is_shared] = self._entries_before(of_shared, two)
+        return cells, self._weights_before(columns, begin), self._weights_before(columns, end)
 
     def weights_below(self, columns, cells):
         """Return the weight in the cells before each of the given ones."""

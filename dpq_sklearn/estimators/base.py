@@ -337,7 +337,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     def _checked_table(self, X, *, reset, least=1):
         """Return `X` after checks of its types, shape and names, for `read_matrix`."""
         X = checked_table(X)
-        if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:  # scikit-learn has a say
+        # scikit-learn refuses in its own words. It gets zeros, so it can quote no cell.
+        if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:
             options = {"ensure_min_samples": least, "ensure_all_finite": False}
             zeros = X if sparse.issparse(X) else np.broadcast_to(0.0, X.shape)
             check_array(zeros, estimator=self, input_name="X", **options)

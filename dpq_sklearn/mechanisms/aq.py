@@ -1,8 +1,8 @@
 """AQ: the tree of quantiles and the walk through it (Kaplan, Schnapp, Stemmer 2021).
 
 The middle quantile is estimated first; it splits the grid, and the other quantiles are found
-in the two halves in the same way. One record meets one node a level, not one a quantile, and the
-nodes of a level are drawn together.
+in the two halves in the same way. One record meets one node per level, not one per quantile, and
+the nodes of a level are drawn together.
 """
 
 from collections import namedtuple
@@ -17,7 +17,7 @@ from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.engine.exponential import Nodes, draw
 from dpq_sklearn.mechanisms.base_measure import step_measure
 from dpq_sklearn.mechanisms.protocol import Mechanism
-from dpq_sklearn.mechanisms.rank_errors import is_early_leaf, level_pattern, rank_variances
+from dpq_sklearn.mechanisms.rank_errors import level_pattern, rank_variances
 
 
 class QuantileNode(NamedTuple):
@@ -30,9 +30,10 @@ class QuantileNode(NamedTuple):
     index: int
     below: int
     above: int
-    neighbour: int  # the next one known beyond these, or -1: it tells the scale of an open end
+    beyond: int  # the next one known beyond these, or -1: it tells the scale of an open end
     q: float  # which quantile of what is between `below` and `above`
     is_leaf: bool
+    is_early: bool = False  # a leaf in the last level but one
 
     @property
     def sensitivity(self):
@@ -44,21 +45,21 @@ def quantile_nodes(quantiles):
     """Return the nodes of the balanced tree over ascending distinct `quantiles`, level by level."""
     values, end = (0.0, *quantiles, 1.0), len(quantiles) + 1
     nodes, ranges = [], [(0, 0, end, -1)]
-    for depth, below, above, neighbour in ranges:  # which grow meanwhile
+    for depth, below, above, beyond in ranges:  # which grow meanwhile
         if above - below > 1:
             index = (below + above + 1) // 2
             q = (values[index] - values[below]) / (values[above] - values[below])
             is_leaf = above - below == 2
-            nodes.append(QuantileNode(depth, index, below, above, neighbour, q, is_leaf))
+            is_early = is_leaf and depth == len(quantiles).bit_length() - 2
+            nodes.append(QuantileNode(depth, index, below, above, beyond, q, is_leaf, is_early))
             ranges.append((depth + 1, below, index, -1 if above == end else above))
             ranges.append((depth + 1, index, above, -1 if below == 0 else below))
     return tuple(nodes)
 
 
-# Arrays of nodes of one level of the trees of all columns, which are drawn together: not more of
-# them than stay in the cache with all that they look at.
+# Arrays of nodes of one level of the trees of all columns, which are drawn together.
 Level = namedtuple("Level", ("column", "eps", *QuantileNode._fields))
-NODES_AT_ONCE = 1024
+NODES_AT_ONCE = 1024  # with all that they look at they stay in the cache
 
 
 @lru_cache(maxsize=32)
@@ -66,8 +67,8 @@ def levels_of_columns(mechanism, quantiles, budgets):
     """Return the levels of the trees of all columns, from the roots down, large ones in pieces."""
     rows = [
         (column, eps, *node)
-        for column, of_column in enumerate(zip(quantiles, budgets, strict=True))
-        for node, eps in zip(*mechanism.nodes_and_eps(*of_column), strict=True)
+        for column, request in enumerate(zip(quantiles, budgets, strict=True))
+        for node, eps in zip(*mechanism.nodes_and_eps(*request), strict=True)
     ]
     nodes = Level(*map(np.array, zip(*rows, strict=True)))
     levels = (np.flatnonzero(nodes.depth == depth) for depth in range(nodes.depth.max() + 1))
@@ -89,10 +90,10 @@ class ApproximateQuantiles(Mechanism):
     def eps_of_levels(self, quantiles, budget):
         """Return the eps of the levels that a record meets, and that of early leaves, or 0.
 
-        All nodes of a level have one eps, but for *early leaves*: those in the last level but one.
         A record meets the last two levels or an early leaf, which gets what both levels spend.
         """
         levels, early = self.pattern(quantiles, budget.norm)
+        early = min(early, np.linalg.norm(levels[-2:], budget.norm))  # whatever the pattern is
         ideal = budget.before_rounding(len(quantiles))
         least = ideal.amount
         if budget.unit != "draw":
@@ -102,7 +103,7 @@ class ApproximateQuantiles(Mechanism):
     def nodes_and_eps(self, quantiles, budget):
         """Return the nodes of a column, level by level, and the eps of each."""
         nodes, (levels, early) = self.nodes(quantiles), self.eps_of_levels(quantiles, budget)
-        return nodes, [early if is_early_leaf(n, nodes) else levels[n.depth] for n in nodes]
+        return nodes, [early if node.is_early else levels[node.depth] for node in nodes]
 
     def release(self, ranks, quantiles, budgets, randomness):
         """Return one cell for each of the ascending distinct quantiles of each column, ascending.
@@ -111,8 +112,8 @@ class ApproximateQuantiles(Mechanism):
         -------
         Neighbours differ in one record. With w its weight in a node (`exponential.draw`), the
         node's draw costs it w * eps, and its children have weights that sum to w. So its weights in
-        a level sum to at most 1, and if v of it meets early leaves, then 1 - v the last two levels.
-        The cost is at most v times that of a path to an early leaf, plus 1 - v times that through
+        a level sum to at most 1, and if u of it meets early leaves, then 1 - u the last two levels.
+        The cost is at most u times that of a path to an early leaf, plus 1 - u times that through
         all levels. So it is in zCDP, where a draw costs ``w^2 rho <= w rho``. Base measures depend
         on cells that earlier draws released, which adaptive composition allows.
         """
@@ -133,8 +134,8 @@ class ApproximateQuantiles(Mechanism):
             is_released = np.array((below > 0, above <= n_quantiles[column]))
             is_open = ~is_released & (grid.is_open_low[column], grid.is_open_high[column])
             closed_end = np.where(is_open[0], above, below)
-            neighbour = np.where(level.neighbour >= 0, level.neighbour, closed_end)
-            cells = np.array((lo, hi, positions[column, neighbour])) // per_cell
+            beyond = np.where(level.beyond >= 0, level.beyond, closed_end)
+            cells = np.array((lo, hi, positions[column, beyond])) // per_cell
             measure = step_measure(grid, column, *cells, is_open, is_released)
             ends = lo, hi, split_ranks[column, below], split_ranks[column, above]
             places_per_cell = np.where(level.is_leaf, 1, per_cell)
@@ -166,7 +167,8 @@ class ApproximateQuantiles(Mechanism):
             instead += [0.0] * len(levels)
             if early:
                 instead[-2] = weight * early
-        # Rounding errors of all draws together; of less eps than twice that no budget is made.
+        # A reserve for the rounding errors of all draws. `Budget.before_rounding` refuses plans for
+        # which that is more than half of eps.
         error = 4 * sum(map(len, quantiles)) * DRAW_ERROR
         eps, delta, first = max(eps - error, eps / 2), delta * (1 - error), 2 * count_eps
         scale = largest_scale(tuple(pattern), eps, delta, tuple(instead), first)

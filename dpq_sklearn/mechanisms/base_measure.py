@@ -1,6 +1,6 @@
 """The base measure of a draw: where the data may be, judged by what is already released.
 
-The exponential mechanism chooses among cells by ``measure(cell) * exp(score)``. Its privacy rests
+The exponential mechanism chooses among cells by ``measure(cell) * exp(-score)``. Its privacy rests
 on the score alone. The base measure may be any function of public facts and of cells released by
 earlier draws; a good one is large where the data are, so that little budget is spent on telling
 them from the rest of the number line. Here it is the grid measure of the cell times a density that
@@ -56,16 +56,19 @@ _CUTS_ABOVE_ZERO = np.array([0.0002, 0.001, 0.01, 0.04, 0.1, 0.2])
 _TOWARDS_ZERO = np.concatenate((-_CUTS_ABOVE_ZERO[::-1], [0.0], _CUTS_ABOVE_ZERO))
 
 
-def step_measure(grid, columns, lo, hi, neighbour, is_open, is_released):
+def step_measure(grid, columns, lo, hi, beyond, is_open, is_released):
     """Return the base measure of nodes that reach from the cell `lo` to the cell `hi`.
 
-    `neighbour` is a released cell beyond the closed end of a node with one open end, or that end
+    `beyond` is a released cell beyond the closed end of a node with one open end, or that end
     itself if there is none. `is_open` and `is_released` tell of the lower and of the upper ends
     whether they are the end of the scale, or released. An end that is neither is a bound.
     """
+    # Each part of the mixture is kept as the rises of its density at its cuts. When all cuts are
+    # sorted, the cumulative sum of the rises is the density of the mixture. The columns of `cuts`
+    # are those of rings or parts, of octaves, the begins of points, and the ends of points.
     kinds = _BOTH_CLOSED - is_open.sum(axis=0)
-    (low, high, beyond), is_integer = _values(grid, np.array((lo, hi, neighbour)), columns)
-    shaped, weights = _rings_or_parts(kinds, is_open[0], low, high, beyond)
+    (low, high, known), is_integer = _values(grid, np.array((lo, hi, beyond)), columns)
+    shaped, weights = _rings_or_parts(kinds, is_open[0], low, high, known)
     n_shaped, n_cuts = shaped.shape[1], shaped.shape[1] + _OCTAVE_ENDS.size
     values = np.empty((lo.size, n_cuts + _LANDMARKS.size))
     values[:, :n_shaped] = shaped
@@ -114,11 +117,11 @@ def _values(grid, cells, columns):
     return np.where(is_integer, integers, edges), is_integer
 
 
-def _rings_or_parts(kinds, is_open_lo, low, high, neighbour):
+def _rings_or_parts(kinds, is_open_lo, low, high, known):
     """Return ascending values in each node, and the weights between them, even in the value."""
     is_between = kinds == _BOTH_CLOSED
     end, direction = np.where(is_open_lo, high, low), np.where(is_open_lo, -1.0, 1.0)
-    size, distance = np.abs(end), np.abs(end - neighbour)
+    size, distance = np.abs(end), np.abs(end - known)
     shapes = np.where(is_between, _BETWEEN, np.where(distance > 0, _AROUND_TWO, _AROUND_ONE))
     scale = np.where(distance > 0, distance, size)
     scale = np.where(is_between, (high - low) / _N_PARTS, scale)

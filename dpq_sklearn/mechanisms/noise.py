@@ -29,7 +29,7 @@ class CountNoise:
     for each count.
 
     A relative error of k in all, k = n_counts * DRAW_ERROR / 2, adds at most (2 + 1 / (a - 1)) k to
-    the divergence of order a. It increases with a, so below a = 1 + t the value at 1 + t serves:
+    the divergence of order a. That increases with a, so below a = 1 + t its value at 1 + t serves:
     rho t + (2 + 1 / t) k more than rho. The best t is sqrt(k / rho). So Gaussian noise costs
     2 sqrt(k rho) + 2 k more, less than n_counts draws with errors of sqrt(DRAW_ERROR / 2) do.
     """

@@ -12,7 +12,7 @@ class Mechanism(ABC):
     quantiles of one column, and of the budget of that column.
     """
 
-    #: whether records may share the weight of one, as the rows of a person do
+    #: whether rows may share the weight of one record, as those of a person do
     takes_weights = True
 
     @abstractmethod

@@ -1,16 +1,11 @@
 """How the errors of draws add up along a tree of quantiles, and which draws deserve most budget.
 
-Public facts only, and nothing that privacy rests on: `aq` works out what the draws cost.
+Public facts only, and nothing that privacy rests on: `aq` scales what it gets here to the budget.
 """
 
 from functools import lru_cache
 
 import numpy as np
-
-
-def is_early_leaf(node, nodes):
-    """Return whether a node of a tree is a leaf in the last level but one."""
-    return node.is_leaf and node.depth == nodes[-1].depth - 1
 
 
 @lru_cache(maxsize=256)  # features mostly have equal quantiles
@@ -19,11 +14,11 @@ def level_pattern(nodes, norm):
 
     A budget limits the `norm` of the eps that a record meets: their sum, or the sum of squares.
     With A what a level adds to the variances of all quantiles at eps = 1, the sum of all A / eps^2
-    is least where eps^(norm + 2) is proportional to A. The last two levels share what they have in
-    this way, and act together with the early leaves, which have the norm of both, like one level.
+    is least where eps^(norm + 2) is proportional to A. An early leaf spends what the last two
+    levels do together. So these and the early leaves count as one level, whose share they divide.
     """
     shares = np.eye(nodes[-1].depth + 2)  # the last one is that of early leaves
-    own = [shares[-1 if is_early_leaf(node, nodes) else node.depth] for node in nodes]
+    own = [shares[-1 if node.is_early else node.depth] for node in nodes]
     *levels, early = sum(rank_variances(nodes, own))
     power = norm / (norm + 2)
     spent, instead = np.array(levels) ** power, 0.0  # eps to the power `norm`
