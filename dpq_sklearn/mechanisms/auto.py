@@ -15,7 +15,7 @@ FEWEST_ALWAYS_AQ = 16
 # weights; this many take about half a second.
 MOST_LOG_WEIGHTS = 2**20
 # It must promise this much less: unlike AQ it suffers from a wide domain around the data.
-CLEARLY_LESS = 0.95
+CLEARLY_LESS = 0.94
 
 
 class AutomaticChoice(Mechanism):
