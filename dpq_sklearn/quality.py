@@ -94,7 +94,7 @@ def _log_odds_to_find(quantiles, errors, bounds, n_rows):
     """Return the logarithm of the odds that the best draw of a column finds the data.
 
     A place beyond the data is ``min(q, 1 - q) * n_rows`` ranks from the q-quantile that is wanted.
-    With a deviation of s in rank, sqrt(2) / s nats a rank count against it.
+    With a deviation of s in rank, sqrt(2) / s nats per rank count against it.
     """
     q = np.array(quantiles)
     nats = np.sqrt(2) * n_rows * np.max(np.minimum(q, 1 - q) / errors)

@@ -54,7 +54,7 @@ def _delta_of_paths(draws, instead, eps):
     n_draws, squares = len(draws), float(np.sum(draws**2))
     rho = squares / 8
     draws = np.maximum(draws, 2.0**-20 * math.sqrt(squares / n_draws))  # more, and never 0
-    # The lattice has more steps a draw if few of them have to share its loss. It ends where
+    # The lattice has more steps per draw if few of them have to share its loss. It ends where
     # log(P/Q) arrives with a chance far below delta (Hoeffding).
     step = math.sqrt(squares / n_draws) / (20 + 200 / n_draws)
     tail = max(eps - rho, 0.0) ** 2 / (4 * rho) + 12

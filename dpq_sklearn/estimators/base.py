@@ -33,7 +33,7 @@ from dpq_sklearn.release import pay, plan_fit, release
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
-    """Base of the transformers whose fitted state is a set of private quantiles a feature.
+    """Base of the transformers whose fitted state is a set of private quantiles per feature.
 
     A subclass says how many bins the quantiles are to make (`_bins_of_features`), what it makes of
     them (`_set_quantiles`, `_private_edges`), how it transforms rows (`_transform_rows`,
@@ -177,7 +177,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             Of arrays, pandas or polars DataFrames, or Arrow record batches or tables: each a part
             of the private rows, with the same columns. Empty ones are fine.
         groups : iterable or None, default=None
-            The labels of the rows of each batch, as in `fit`: one column of labels a batch.
+            The labels of the rows of each batch, as in `fit`: one column of labels per batch.
         groups_are_whole : bool, default=False
             Whether all rows of a person are in one batch. `groups` need that, and nobody checks it:
             a check would have to keep all labels, and its result would tell about them.

@@ -39,7 +39,7 @@ def _refuse_lows_and_highs(bounds):
 
 
 def weights_of_features(weights, n_features, names=None):
-    """Return `feature_weights` as positive floats, one a feature, or None."""
+    """Return `feature_weights` as positive floats, one per feature, or None."""
     if weights is None:
         return None
     weights = _one_a_feature(weights, n_features, names, "feature_weights", 1.0)
@@ -47,7 +47,7 @@ def weights_of_features(weights, n_features, names=None):
 
 
 def bins_of_features(n_bins, n_features, names=None):
-    """Return a number of bins for each feature, from an int, one int a feature, or a dict."""
+    """Return a number of bins for each feature, from an int, one int per feature, or a dict."""
     given = [n_bins] * n_features if isinstance(n_bins, Integral) else n_bins
     entries = _one_a_feature(given, n_features, names, "n_bins", DEFAULT_BINS)
     if not all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 2 for n in entries):

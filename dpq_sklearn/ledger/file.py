@@ -1,4 +1,4 @@
-"""The file of a ledger: SQLite, one durable transaction a spend, sealed against silent damage.
+"""The file of a ledger: SQLite, one durable transaction per spend, sealed against silent damage.
 
 - Every operation opens its own connection: threads, forks and worker processes share nothing but
   the file and its lock. Nothing else opens the file: on POSIX, closing any other handle would drop
