@@ -42,6 +42,7 @@ WORTH_A_WORD = 1.2
 
 _VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
 _NOT_THE_USERS = ("dpq_sklearn", "sklearn", "joblib", "threading", "concurrent")
+_AQ = ApproximateQuantiles()
 
 
 class PrivacyNoiseWarning(UserWarning):
@@ -113,7 +114,7 @@ def _most_bins(plan):
 def chosen_plan(plans, n_rows):
     """Return which of several plans, each finer than the one before, a released count asks for."""
     if np.isnan(rank_errors(plans[0])[0]).any():  # they depend on the data: judge by AQ's
-        as_aq = [replace(plan, mechanism=ApproximateQuantiles()) for plan in plans]
+        as_aq = [replace(plan, mechanism=_AQ) for plan in plans]
         return plans[as_aq.index(chosen_plan(as_aq, n_rows))]
     n_low = cautious_count(n_rows, plans[0].count_budget)
     enough = [plan for plan in plans if is_near_enough(plan, n_low)]

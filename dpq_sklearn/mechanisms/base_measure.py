@@ -80,15 +80,11 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released):
     cuts = np.concatenate((cells[:, :n_cuts], points, points + 1), axis=1)
     cuts = np.maximum(np.minimum(cuts, hi + 1), lo)
     before = grid.measure_before(cuts, columns[:, None])
-    n_points = points.shape[1]
-    measures = before[:, -n_points:] - before[:, n_cuts:-n_points]
 
-    # A node up to a bound may be far wider than the data: landmarks would win against them.
-    ends_at_bound = ~(is_open | is_released).all(axis=0)
-    of_landmarks = np.where(ends_at_bound, 0.0, _LANDMARK_SHARES[kinds])[:, None] / (1 + _LANDMARKS)
-    of_ends = np.where(is_integer[:2], _INTEGER_END_SHARES[kinds], _END_SHARES[kinds]) * is_released
-    point_shares = np.concatenate((of_landmarks, of_ends.T), axis=1)
+    n_points, ends_at_bound = points.shape[1], ~(is_open | is_released).all(axis=0)
+    point_shares = _point_shares(kinds, ends_at_bound, is_released, is_integer[:2])
     point_shares[(points < lo) | (points > hi)] = 0.0
+    measures = before[:, -n_points:] - before[:, n_cuts:-n_points]
     point_densities = point_shares / np.maximum(measures, 1)
     octave_share = np.maximum(_OCTAVE_SHARES[kinds], ends_at_bound * _OCTAVE_SHARE_AT_A_BOUND)
     rest = 1 - point_shares.sum(axis=1)
@@ -139,6 +135,14 @@ def _rings_or_parts(kinds, is_open_lo, low, high, known):
     values.sort(axis=1)
     up_to.sort(axis=1)  # it ascends with the value
     return values, up_to[:, 1:] - up_to[:, :-1]
+
+
+def _point_shares(kinds, ends_at_bound, is_released, is_integer):
+    """Return the shares of the landmarks and of the two ends of each node."""
+    # A node up to a bound may be far wider than the data: landmarks would win against them.
+    of_landmarks = np.where(ends_at_bound, 0.0, _LANDMARK_SHARES[kinds])[:, None] / (1 + _LANDMARKS)
+    of_ends = np.where(is_integer, _INTEGER_END_SHARES[kinds], _END_SHARES[kinds]) * is_released
+    return np.concatenate((of_landmarks, of_ends.T), axis=1)
 
 
 def _steps(before, weights, share):
