@@ -41,9 +41,10 @@ def checked_groups(groups, n_rows):
 
 
 def weights_of_rows(groups):
-    """Return the weight of each row, and the number of people; a missing label is one of them.
+    """Return the weight of each row, and the number of people.
 
-    The rows of a person share `RECORD_WEIGHT` exactly. Nobody else's rows change their weights.
+    The rows of a person share `RECORD_WEIGHT` exactly, and nobody else's rows change their weights.
+    A missing label is a person of its own.
     """
     codes = None
     with suppress(Exception):  # what a label raises would tell about it
