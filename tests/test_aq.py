@@ -19,6 +19,7 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms import aq as aq_module
+from dpq_sklearn.mechanisms import rank_errors
 from dpq_sklearn.mechanisms.aq import quantile_nodes
 from dpq_sklearn.mechanisms.rank_errors import level_pattern
 from tests.enumeration import (
@@ -282,7 +283,7 @@ def test_whole_cells_in_all_nodes_would_not_be_private():
     def worst(**rules):
         return worst_eps(aq_draws(ranks, QUARTILES, Budget(1.0, "eps"), **rules), pairs, True)
 
-    assert worst(split_rank=clipped_target, all_leaves=True) > 1.12
+    assert worst(split_rank=clipped_target, all_leaves=True) > 1.09
     assert worst(split_rank=split_in_the_middle, all_leaves=True) <= 1.0
     assert worst() <= 1.0
 
@@ -568,10 +569,18 @@ def test_draws_of_a_level_have_one_eps(m, n_early):
 
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("m", [2, 4, 5, 9, 19, 32])
-def test_the_pattern_of_levels_has_the_least_variances_for_its_norm(m, norm, rng):
-    """No other pattern with the same sum (of squares), and early leaves that match, is better."""
+def test_the_pattern_of_levels_has_the_least_variances_for_its_norm(m, norm, rng, monkeypatch):
+    """No other pattern with the same sum (of squares), and early leaves that match, is better.
+
+    But for what the root gets in addition, which costs next to nothing.
+    """
     quantiles = tuple(np.arange(1, m + 1) / (m + 1))
-    levels, _ = level_pattern(quantile_nodes(quantiles), norm)
+    in_use, _ = level_pattern(quantile_nodes(quantiles), norm)
+    monkeypatch.setattr(rank_errors, "MORE_FOR_THE_ROOT", 1.0)
+    levels, _ = level_pattern.__wrapped__(quantile_nodes(quantiles), norm)
+    in_use = in_use * (np.linalg.norm(levels, norm) / np.linalg.norm(in_use, norm))
+    variances = [sum_of_variances(quantiles, each, norm) for each in (levels, in_use)]
+    assert variances[0] < variances[1] < 1.025 * variances[0]
     best = sum_of_variances(quantiles, levels, norm)
     for _ in range(20):
         other = levels * np.exp(0.1 * rng.normal(size=len(levels)))

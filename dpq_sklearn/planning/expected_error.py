@@ -50,7 +50,7 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     --------
     >>> from dpq_sklearn import expected_rank_error
     >>> expected_rank_error(4, eps=1.0).round(1)
-    array([3.1, 3. , 3.1])
+    array([3.3, 2.8, 3.3])
     """
     plan = planned(quantiles, n_features, mechanism, eps=eps, delta=delta, rho=rho)
     errors = quality.rank_errors(plan)[0]
