@@ -163,7 +163,7 @@ def _accounts(shares, eps, delta, rho, share_of_count=0.0, count_is_apart=False)
     """Return sums that satisfy a request for eps, (eps, delta) or rho, each on its own."""
 
     def account(amount, unit, delta=0.0):
-        budgets = tuple(Budget(amount * share, unit) for share in shares)
+        budgets = tuple(map(Budget(amount, unit).part, shares))
         return Account(budgets, count, delta, "zCDP" if unit == "rho" else "sum of eps")
 
     asked, unit = (eps, "eps") if rho is None else (rho, "rho")

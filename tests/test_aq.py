@@ -273,19 +273,22 @@ def clipped_target(ranks, nodes, positions):
     return np.clip(Scores.of(nodes, ranks.grid.positions_per_cell).target, low, high)
 
 
-def test_whole_cells_in_all_nodes_would_not_be_private():
+def test_whole_cells_in_all_nodes_would_not_be_private(monkeypatch):
     """The trap: a record outside the cell moves the split, but not the ranks of the child.
 
     The middle rank of a whole cell would do; it is biased, so AQ splits inside the cell.
     """
     ranks, pairs = of_counts([(8, 30, 8, 0, 0, 3, 3), (7, 30, 8, 0, 0, 3, 3)], tiny_grid(7, 2))
+    aq_module.levels_of_columns.cache_clear()
+    monkeypatch.setattr(aq_module, "level_pattern", lambda nodes, norm: (np.ones(2), 0.0))
 
     def worst(**rules):
         return worst_eps(aq_draws(ranks, QUARTILES, Budget(1.0, "eps"), **rules), pairs, True)
 
-    assert worst(split_rank=clipped_target, all_leaves=True) > 1.09
+    assert worst(split_rank=clipped_target, all_leaves=True) > 1.12
     assert worst(split_rank=split_in_the_middle, all_leaves=True) <= 1.0
     assert worst() <= 1.0
+    aq_module.levels_of_columns.cache_clear()
 
 
 def climb(score, start, change, rng, n_steps):
