@@ -4,12 +4,12 @@ from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.displays import DPQuantileDisplay
 from dpq_sklearn.estimators.discretizer import DPKBinsDiscretizer
 from dpq_sklearn.estimators.quantile_transformer import DPQuantileTransformer
+from dpq_sklearn.forecast.enough_data import PrivacyNoiseWarning
+from dpq_sklearn.forecast.expected_error import expected_rank_error, suggest_n_bins
+from dpq_sklearn.forecast.search import plan_search
+from dpq_sklearn.forecast.worst_cases import rank_error_bound
 from dpq_sklearn.ledger.ledger import BudgetExceededError, LedgerError, PrivacyLedger
-from dpq_sklearn.planning.bounds import rank_error_bound
-from dpq_sklearn.planning.expected_error import expected_rank_error, suggest_n_bins
-from dpq_sklearn.planning.search import plan_search
-from dpq_sklearn.quality import PrivacyNoiseWarning
-from dpq_sklearn.quantiles import dp_count, dp_histogram, dp_quantiles, sanitize
+from dpq_sklearn.statistics.quantiles import dp_count, dp_histogram, dp_quantiles, sanitize
 from dpq_sklearn.version import __version__  # noqa: F401
 
 __all__ = [

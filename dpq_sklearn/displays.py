@@ -6,9 +6,9 @@ import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.checks import shown
-from dpq_sklearn.data.columns import checked_table, read_matrix
+from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF, even_quantiles
 from dpq_sklearn.ledger.views import optional_module
-from dpq_sklearn.quality import TOO_FAR_OFF, even_quantiles
+from dpq_sklearn.reading.containers import checked_table, read_matrix
 
 # Colours that survive colour blindness (Okabe, Ito) and a dark background.
 _PRIVATE, _BAND, _PUBLIC = "#0072B2", "#56B4E9", "#999999"

@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 
-from dpq_sklearn.data.summaries import Summary
 from dpq_sklearn.engine.exponential import (
     Nodes,
     Scores,
@@ -22,6 +21,7 @@ from dpq_sklearn.engine.exponential import (
 from dpq_sklearn.engine.grid import Grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms import aq as aq_module
+from dpq_sklearn.reading.summaries import Summary
 
 AQ = aq_module.ApproximateQuantiles()
 _NODES_AT_ONCE = 2**13

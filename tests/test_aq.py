@@ -12,8 +12,6 @@ from scipy.stats import chisquare
 from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.accounting.composition import adaptive_delta
-from dpq_sklearn.data.groups import weights_of_rows
-from dpq_sklearn.data.summaries import Summary, summarize
 from dpq_sklearn.engine.exponential import Scores, StepMeasure, draw
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
@@ -22,6 +20,8 @@ from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms import rank_errors
 from dpq_sklearn.mechanisms.aq import quantile_nodes
 from dpq_sklearn.mechanisms.rank_errors import level_pattern
+from dpq_sklearn.reading.groups import weights_of_rows
+from dpq_sklearn.reading.summaries import Summary, summarize
 from tests.enumeration import (
     AQ,
     aq_distribution,

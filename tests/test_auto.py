@@ -16,7 +16,7 @@ from dpq_sklearn.mechanisms.auto import AutomaticChoice
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
 from dpq_sklearn.mechanisms.protocol import Mechanism
 from dpq_sklearn.mechanisms.registry import MECHANISMS, checked_mechanism
-from dpq_sklearn.release import plan_release
+from dpq_sklearn.releases.release import plan_release
 from tests.mechanism_helpers import (
     ERROR_BUDGETS,
     UNBOUNDED,

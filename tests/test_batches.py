@@ -23,9 +23,9 @@ from dpq_sklearn import (
     DPQuantileTransformer,
     PrivacyLedger,
 )
-from dpq_sklearn.data import sources
-from dpq_sklearn.data.threads import Progress, blocks_of_columns, blocks_of_rows, in_threads
 from dpq_sklearn.mechanisms.registry import MECHANISMS
+from dpq_sklearn.reading import sources
+from dpq_sklearn.reading.threads import Progress, blocks_of_columns, blocks_of_rows, in_threads
 
 TRANSFORMERS = [DPKBinsDiscretizer, DPQuantileTransformer]
 each_transformer = pytest.mark.parametrize("Transformer", TRANSFORMERS)
@@ -290,7 +290,7 @@ def test_verbose_prints_a_line_with_rows_and_rate(X, capsys):
 
 def test_progress_is_printed_at_intervals(monkeypatch, capsys):
     now = iter(np.arange(0.0, 100.0, 0.3))
-    monkeypatch.setattr("dpq_sklearn.data.threads.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("dpq_sklearn.reading.threads.time.monotonic", lambda: next(now))
     with Progress(verbose=True) as progress:
         for _ in range(3):
             progress.advance(10)

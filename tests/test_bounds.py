@@ -9,8 +9,8 @@ from dpq_sklearn import expected_rank_error, rank_error_bound
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.forecast.expected_error import planned
 from dpq_sklearn.mechanisms.base_measure import step_measure
-from dpq_sklearn.planning.expected_error import planned
 
 SKEWED = [0.02, 0.05, 0.4, 0.41, 0.97]
 TRIALS = 1000

@@ -23,7 +23,7 @@ from dpq_sklearn import (
     dp_histogram,
     dp_quantiles,
 )
-from dpq_sklearn.data.columns import (
+from dpq_sklearn.reading.containers import (
     checked_column,
     checked_table,
     no_data_in_frames,
@@ -575,5 +575,5 @@ def test_dask_dtypes_are_refused_before_the_price_is_paid(dtype, dask_array, led
 
 def test_pandas_and_polars_and_arrow_are_not_imported_for_arrays():
     """The names of modules decide: nothing is imported that the user has not imported."""
-    source = Path(sys.modules["dpq_sklearn.data.columns"].__file__).read_text()
+    source = Path(sys.modules["dpq_sklearn.reading.containers"].__file__).read_text()
     assert not [name for name in ("pandas", "polars", "pyarrow") if f"import {name}" in source]

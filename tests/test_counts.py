@@ -18,10 +18,10 @@ from scipy.stats import chisquare, kstest, laplace, norm
 from dpq_sklearn import BudgetExceededError, PrivacyLedger, dp_count, dp_histogram
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
-from dpq_sklearn.data.groups import weights_of_rows
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms.noise import CountNoise
-from dpq_sklearn.release import plan_counts, plan_release
+from dpq_sklearn.reading.groups import weights_of_rows
+from dpq_sklearn.releases.release import plan_counts, plan_release
 from tests.enumeration import (
     aq_draws,
     datasets,

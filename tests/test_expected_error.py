@@ -15,9 +15,9 @@ from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.forecast.enough_data import AUTO_BINS, TOO_FAR_OFF, errors_in_bins
+from dpq_sklearn.forecast.expected_error import planned
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
-from dpq_sklearn.planning.expected_error import planned
-from dpq_sklearn.quality import AUTO_BINS, TOO_FAR_OFF, errors_in_bins
 
 TRIALS = 600
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dpq_sklearn.data.summaries import Summary
 from dpq_sklearn.engine import exponential as exponential_module
 from dpq_sklearn.engine.exponential import (
     FLOOR,
@@ -30,6 +29,7 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.base_measure import step_measure
+from dpq_sklearn.reading.summaries import Summary
 from tests.enumeration import (
     cell_measures,
     column_of,

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpq_sklearn.checks import checked_bounds
-from dpq_sklearn.decimals import shortest_decimals
 from dpq_sklearn.engine.grid import (
     FULL_RESOLUTION,
     MOST_MEASURE,
     POSITIONS_PER_CELL,
     make_grid,
 )
+from dpq_sklearn.releases.values import shortest_decimals
 from tests.enumeration import tiny_grid
 
 INF, LARGEST = np.inf, sys.float_info.max

@@ -32,13 +32,13 @@ from dpq_sklearn import (
 )
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.accounting.losses import PEOPLE, ROWS
-from dpq_sklearn.data.groups import _FEW_ROWS, checked_groups, weights_of_rows
-from dpq_sklearn.data.sources import Table
-from dpq_sklearn.data.summaries import summarize
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.agg_tree import tree_counts
-from dpq_sklearn.release import plan_release
+from dpq_sklearn.reading.groups import _FEW_ROWS, checked_groups, weights_of_rows
+from dpq_sklearn.reading.sources import Table
+from dpq_sklearn.reading.summaries import summarize
+from dpq_sklearn.releases.release import plan_release
 from tests.enumeration import around_cells, place_weights, tiny_grid, whole_node
 from tests.test_aq import OTHERS, with_person
 from tests.test_estimators import released, walk, without_numbers
@@ -258,7 +258,7 @@ def what_an_error_tells(error):
         told.append(repr(error))
         traceback = error.__traceback__
         while traceback is not None:
-            if "dpq_sklearn/data" in traceback.tb_frame.f_code.co_filename:
+            if "dpq_sklearn/reading" in traceback.tb_frame.f_code.co_filename:
                 told.append(repr(traceback.tb_frame.f_locals))
             traceback = traceback.tb_next
         error = error.__cause__ or error.__context__

@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import chisquare
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget
-from dpq_sklearn.data.summaries import Summary, summarize
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
@@ -21,6 +20,7 @@ from dpq_sklearn.mechanisms.joint_exp import (
     sliding_sums,
     spread_places,
 )
+from dpq_sklearn.reading.summaries import Summary, summarize
 from tests.enumeration import (
     cell_distribution,
     column_of,

@@ -26,8 +26,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
+from dpq_sklearn.forecast.search import CACHED, DRAWN, REFITTED, plan_search
 from dpq_sklearn.ledger.ledger import BudgetExceededError, LedgerError, PrivacyLedger, charge
-from dpq_sklearn.planning.search import CACHED, DRAWN, REFITTED, plan_search
 
 
 class Binner(TransformerMixin, BaseEstimator):

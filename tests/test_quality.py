@@ -30,8 +30,7 @@ from dpq_sklearn import (
 )
 from dpq_sklearn.accounting.conversions import eps_of_zcdp
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
-from dpq_sklearn.mechanisms.noise import CountNoise
-from dpq_sklearn.quality import (
+from dpq_sklearn.forecast.enough_data import (
     AUTO_BINS,
     LOST,
     TOO_FAR_OFF,
@@ -42,7 +41,8 @@ from dpq_sklearn.quality import (
     n_piled_up,
     verdict,
 )
-from dpq_sklearn.release import Release, ReleasePlan, plan_fit
+from dpq_sklearn.mechanisms.noise import CountNoise
+from dpq_sklearn.releases.release import Release, ReleasePlan, plan_fit
 from tests.enumeration import (
     aq_draws,
     datasets,

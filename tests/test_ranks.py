@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq_sklearn.data.summaries import Summary, summarize
 from dpq_sklearn.engine.exponential import rank_intervals
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import (
@@ -14,6 +13,7 @@ from dpq_sklearn.engine.ranks import (
     Ranks,
     first_at_least,
 )
+from dpq_sklearn.reading.summaries import Summary, summarize
 from tests.enumeration import around_cells, middle_rank, tiny_grid, whole_node
 
 INF = np.inf

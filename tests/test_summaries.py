@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.data import summaries as summaries_module
-from dpq_sklearn.data.summaries import (
+from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
+from dpq_sklearn.reading import summaries as summaries_module
+from dpq_sklearn.reading.summaries import (
     EMPTY_SUMMARY,
     SUMMARY_RESOLUTION,
     Summary,
@@ -19,8 +21,6 @@ from dpq_sklearn.data.summaries import (
     merge,
     summarize,
 )
-from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from tests.enumeration import (
     aq_distribution,
     aq_draws,
@@ -136,7 +136,7 @@ def test_pickles_are_small_and_exact(first, weight):
 
 def test_parts_are_merged_column_by_column():
     pytest.importorskip("dask")
-    from dpq_sklearn.data.dask import merge_parts
+    from dpq_sklearn.reading.engines.dask import merge_parts
 
     grid = tiny_grid(4, 1)
     parts = [(2, [summary_of([0.5], grid, 0), summary_of([1.5], grid, 0)]) for _ in range(3)]

@@ -12,13 +12,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from dpq_sklearn import quality
 from dpq_sklearn.accounting.losses import ROWS
 from dpq_sklearn.checks import checked_random_state, checked_request, shown
-from dpq_sklearn.data.columns import checked_table, library_of, no_data_in_frames
-from dpq_sklearn.data.groups import checked_groups, neighbours_of
-from dpq_sklearn.data.sources import Batches, Table
-from dpq_sklearn.data.threads import Progress
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.estimators.compat import (
     HasMethods,
@@ -28,8 +23,13 @@ from dpq_sklearn.estimators.compat import (
     output_container,
 )
 from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
+from dpq_sklearn.forecast import enough_data as quality
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.release import pay, plan_fit, release
+from dpq_sklearn.reading.containers import checked_table, library_of, no_data_in_frames
+from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.sources import Batches, Table
+from dpq_sklearn.reading.threads import Progress
+from dpq_sklearn.releases.release import pay, plan_fit, release
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -143,7 +143,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             raise TypeError(f"{method} got an unexpected keyword argument {name!r}.{why}")
         draft = self._draft()
         if is_dask(X):
-            from dpq_sklearn.data.dask import Collection, meta_of
+            from dpq_sklearn.reading.engines.dask import Collection, meta_of
 
             if groups is not None:
                 raise ValueError(
@@ -361,7 +361,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         if not is_dask(X):
             return self._transform_rows(X)
-        from dpq_sklearn.data.dask import is_frame, map_rows, meta_of
+        from dpq_sklearn.reading.engines.dask import is_frame, map_rows, meta_of
 
         output = output_container(self)
         if output != "default":
@@ -394,7 +394,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         if not is_dask(X):
             return self._inverse_transform_rows(X)
-        from dpq_sklearn.data.dask import map_rows, meta_of
+        from dpq_sklearn.reading.engines.dask import map_rows, meta_of
 
         meta = self._inverse_transform_rows(0 * meta_of(X))
         names = _check_feature_names_in(self)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn.data.threads import blocks_of_rows, in_threads
+from dpq_sklearn.reading.threads import blocks_of_rows, in_threads
 
 # The values of a block stay in the cache while they are compared with every edge.
 _VALUES_PER_BLOCK = 2**17

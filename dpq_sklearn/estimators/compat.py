@@ -7,7 +7,7 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 from sklearn.utils._set_output import _get_output_config
 
-from dpq_sklearn.data.columns import checked_table, read_matrix
+from dpq_sklearn.reading.containers import checked_table, read_matrix
 
 try:  # scikit-learn >= 1.9 lets users choose between sparse matrices and sparse arrays
     from sklearn.utils import _align_api_if_sparse as as_configured_sparse

@@ -11,7 +11,7 @@ from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
 from dpq_sklearn.estimators.parameters import DEFAULT_BINS, bins_of_features
-from dpq_sklearn.quality import rank_errors
+from dpq_sklearn.forecast.enough_data import rank_errors
 
 
 class DPKBinsDiscretizer(PrivateQuantileTransformer):

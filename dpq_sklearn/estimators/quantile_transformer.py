@@ -7,11 +7,11 @@ from scipy.special import ndtri
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.preprocessing import QuantileTransformer
 
-from dpq_sklearn.data.threads import blocks_of_rows, in_threads
 from dpq_sklearn.estimators import compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, StrOptions
-from dpq_sklearn.quality import AUTO_BINS, rank_errors
+from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_errors
+from dpq_sklearn.reading.threads import blocks_of_rows, in_threads
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
 TAIL_KNOTS = 10

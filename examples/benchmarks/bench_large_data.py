@@ -28,9 +28,9 @@ import numpy as np
 from timing import best_seconds, seconds
 
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer
-from dpq_sklearn.data import threads
-from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, SummaryBuilder, merge, summarize
 from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.reading import threads
+from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, merge, summarize
 
 ROWS_PER_BATCH = 10**6
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import Ranks
-from dpq_sklearn.release import plan_release
+from dpq_sklearn.releases.release import plan_release
 
 N_RECORDS = 10_000
 SIZES = ((1, 32), (1, 128), (10, 5), (30, 5), (30, 32))

@@ -15,8 +15,8 @@ from tables import SHOWN_M
 from dpq_sklearn import dp_quantiles, sanitize
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import Ranks
-from dpq_sklearn.planning.bounds import rank_error_bound
-from dpq_sklearn.release import plan_release
+from dpq_sklearn.forecast.worst_cases import rank_error_bound
+from dpq_sklearn.releases.release import plan_release
 
 DOMAIN = (-100.0, 100.0)
 N_RECORDS = 1000

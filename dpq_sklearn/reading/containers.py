@@ -19,7 +19,7 @@ from traceback import clear_frames
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn.data.threads import blocks_of_rows
+from dpq_sklearn.reading.threads import blocks_of_rows
 
 _REAL_KINDS = "biuf"
 # What the names of other libraries' dtypes begin with.

@@ -5,11 +5,11 @@ from numbers import Integral
 import numpy as np
 
 from dpq_sklearn.checks import checked_bounds, shown
-from dpq_sklearn.data.columns import checked_column, no_data_in_frames
-from dpq_sklearn.data.groups import checked_groups, neighbours_of
-from dpq_sklearn.data.sources import Histogram, Rows, Table, n_rows
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
-from dpq_sklearn.release import pay, plan_counts, plan_release, release
+from dpq_sklearn.reading.containers import checked_column, no_data_in_frames
+from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.sources import Histogram, Rows, Table, n_rows
+from dpq_sklearn.releases.release import pay, plan_counts, plan_release, release
 
 
 def dp_quantiles(

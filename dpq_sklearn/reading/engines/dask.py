@@ -12,9 +12,9 @@ import dask
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn.data.columns import checked_table, read_matrix, readable_columns
-from dpq_sklearn.data.sources import Records
-from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, merge, summarize
+from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_columns
+from dpq_sklearn.reading.sources import Records
+from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, merge, summarize
 
 MERGED_AT_ONCE = 8  # summaries
 

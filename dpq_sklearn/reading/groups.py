@@ -12,8 +12,8 @@ from contextlib import suppress
 import numpy as np
 
 from dpq_sklearn.accounting.losses import PEOPLE, ROWS
-from dpq_sklearn.data.columns import MISSING_TYPES, library_of
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.reading.containers import MISSING_TYPES, library_of
 
 # What is left over when k rows share a record goes to one of them, as long as it is less than
 # k / RECORD_WEIGHT = 1/512 of the record. Beyond, it is spread.

@@ -19,14 +19,14 @@ from dpq_sklearn.accounting.budgets import Budget, Cost, feature_shares
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
 from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, most_of_each
 from dpq_sklearn.checks import checked_request
-from dpq_sklearn.decimals import decimals_of_columns
 from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
 from dpq_sklearn.engine.random import Randomness, make_randomness
+from dpq_sklearn.forecast.enough_data import chosen_plan
 from dpq_sklearn.ledger.ledger import charge
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.protocol import Mechanism, of_column
 from dpq_sklearn.mechanisms.registry import checked_mechanism
-from dpq_sklearn.quality import chosen_plan
+from dpq_sklearn.releases.values import decimals_of_columns
 
 # The share of a fit's budget that its count of rows gets: it costs 1.6% of accuracy.
 COUNT_SHARE = 1 / 64

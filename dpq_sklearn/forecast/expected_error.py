@@ -5,11 +5,11 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from dpq_sklearn import quality
 from dpq_sklearn.checks import checked_positive, shown
-from dpq_sklearn.quality import AUTO_BINS, TOO_FAR_OFF
-from dpq_sklearn.quantiles import checked_quantiles
-from dpq_sklearn.release import plan_release
+from dpq_sklearn.forecast import enough_data as quality
+from dpq_sklearn.forecast.enough_data import AUTO_BINS, TOO_FAR_OFF
+from dpq_sklearn.releases.release import plan_release
+from dpq_sklearn.statistics.quantiles import checked_quantiles
 
 
 def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, mechanism="aq"):

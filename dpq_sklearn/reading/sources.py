@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn.data.columns import fill_columns, read_matrix, readable_columns
-from dpq_sklearn.data.groups import weights_of_rows
-from dpq_sklearn.data.summaries import SUMMARY_RESOLUTION, SummaryBuilder, sort_weighted
-from dpq_sklearn.data.threads import Progress, blocks_of_columns, in_threads
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.reading.containers import fill_columns, read_matrix, readable_columns
+from dpq_sklearn.reading.groups import weights_of_rows
+from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, sort_weighted
+from dpq_sklearn.reading.threads import Progress, blocks_of_columns, in_threads
 
 
 @dataclass(frozen=True)

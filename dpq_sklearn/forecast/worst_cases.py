@@ -5,9 +5,9 @@ import math
 from dpq_sklearn.checks import checked_positive, shown
 from dpq_sklearn.engine.exponential import FLOOR
 from dpq_sklearn.engine.grid import MOST_MEASURE
+from dpq_sklearn.forecast.expected_error import planned
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.base_measure import PLAIN_SHARES
-from dpq_sklearn.planning.expected_error import planned
 
 
 def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, beta=0.05, psi=None):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn.data.threads import blocks_of_rows
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.reading.threads import blocks_of_rows
 
 # Without bounds a cell is about 2^-17 of its value, five digits.
 SUMMARY_RESOLUTION = 24

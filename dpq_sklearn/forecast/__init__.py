@@ -1,0 +1,1 @@
+"""Forecasts without data: expected errors, numbers of bins, the cost of searches."""

@@ -1,1 +1,0 @@
-"""Planning without data: expected errors, numbers of bins, the cost of searches."""

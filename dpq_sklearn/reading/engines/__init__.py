@@ -1,0 +1,1 @@
+"""Engines that hold tables on many machines, behind one protocol."""

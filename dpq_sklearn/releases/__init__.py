@@ -1,0 +1,1 @@
+"""The one way from data to released numbers: request, plan, pay, read, draw."""

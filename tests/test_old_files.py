@@ -1,0 +1,58 @@
+"""Pickles and ledger files that an earlier version has written."""
+
+import base64
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpq_sklearn import PrivacyLedger
+from tests.recorded import columns
+
+DATA = Path(__file__).parent / "data"
+PICKLES = json.loads((DATA / "pickles_0.1.json").read_text())
+
+needs_a_new_numpy = pytest.mark.skipif(
+    tuple(map(int, np.__version__.split(".")[:2])) < (1, 26),
+    reason="NumPy below 1.26 cannot read arrays that NumPy 2 has pickled",
+)
+
+
+def _load(name):
+    return pickle.loads(base64.b64decode(PICKLES[name]))
+
+
+@needs_a_new_numpy
+@pytest.mark.filterwarnings("ignore:Trying to unpickle")
+def test_fitted_transformers_of_an_earlier_version_load_and_work():
+    X = columns()[:, :3]
+    discretizer, transformer = _load("discretizer"), _load("transformer")
+    for edges, recorded in zip(discretizer.bin_edges_, PICKLES["edges"], strict=True):
+        np.testing.assert_array_equal(edges, recorded)
+    np.testing.assert_array_equal(transformer.quantiles_, PICKLES["quantiles"])
+    assert discretizer.transform(X).shape == (len(X), 9)
+    assert transformer.transform(X).shape == X.shape
+    assert len(discretizer.quality_report()["verdict"]) == 3
+    assert discretizer.privacy_.eps == 1.0
+    assert "person" in discretizer.privacy_.neighbours
+
+
+@needs_a_new_numpy
+def test_losses_of_an_earlier_version_load():
+    loss = _load("loss")
+    assert (loss.eps, loss.delta) == (1.0, 1e-6)
+    assert _load("plan_total").eps == 1.0
+
+
+def test_a_ledger_file_of_an_earlier_version_is_read_and_charged(tmp_path):
+    path = tmp_path / "ledger.db"
+    shutil.copyfile(DATA / "ledger_0.1.sqlite", path)
+    ledger = PrivacyLedger(path)
+    assert ledger.caps == (5.0, 1e-5, None)
+    assert ledger.spent().eps == 1.5
+    assert [record.what for record in ledger.records()] == ["elsewhere", "DPKBinsDiscretizer.fit"]
+    ledger.spend(eps=0.25, what="one more")
+    assert PrivacyLedger(path, eps=5, delta=1e-5, neighbours="people").spent().eps == 1.75
