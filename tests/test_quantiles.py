@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpq_sklearn import PrivacyLoss, dp_quantiles, sanitize
-from dpq_sklearn import release as release_module
 from dpq_sklearn.reading import sources as sources_module
+from dpq_sklearn.releases import release as release_module
 from dpq_sklearn.statistics import quantiles as quantiles_module
 
 DECILES = np.arange(1, 10) / 10
