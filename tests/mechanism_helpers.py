@@ -68,7 +68,7 @@ def sample(mechanism, counts, grid, quantiles, budget, seed, n_draws):
     weights = np.tile(np.array(counts) * RECORD_WEIGHT, (n_draws, 1))
     ranks, randomness = ranks_of_weights(weights, grid), make_randomness(seed)
     drawn = {}
-    for cells in mechanism.release(ranks, [quantiles] * n_draws, [budget] * n_draws, randomness):
+    for cells in mechanism.draw(ranks, [quantiles] * n_draws, [budget] * n_draws, randomness):
         drawn[tuple(cells.tolist())] = drawn.get(tuple(cells.tolist()), 0) + 1
     return drawn
 
@@ -91,7 +91,7 @@ def simulated_rank_errors(mechanism, columns, quantiles, budget, seed=0):
     columns = np.sort(columns, axis=1)
     n_columns, n_rows = columns.shape
     grid = make_grid([UNBOUNDED])[np.zeros(n_columns, dtype=int)]
-    released = mechanism.release(
+    released = mechanism.draw(
         Ranks.of_sorted(columns, grid),
         [quantiles] * n_columns,
         [budget] * n_columns,
@@ -112,7 +112,7 @@ def assert_predicts_its_errors(mechanism, m, budget, n_columns):
     columns = np.random.default_rng(0).normal(73.9182, 7.31, size=(n_columns, 2000))
     quantiles = uniform_quantiles(m)
     found = simulated_rank_errors(mechanism, columns, quantiles, budget).mean()
-    assert found == pytest.approx(mechanism.rank_errors(quantiles, budget).mean(), rel=0.1)
+    assert found == pytest.approx(mechanism.rank_deviations(quantiles, budget).mean(), rel=0.1)
 
 
 def assert_releases_ascending_cells(mechanism, budget, numbers_of_quantiles=(1, 2, 5, 30)):
@@ -121,7 +121,7 @@ def assert_releases_ascending_cells(mechanism, budget, numbers_of_quantiles=(1, 
     for values, bounds in itertools.product(columns, (UNBOUNDED, (0.0, 1.0), (0.0, np.inf))):
         ranks = sorted_column(values, bounds)
         for quantiles in map(uniform_quantiles, numbers_of_quantiles):
-            (cells,) = mechanism.release(ranks, [quantiles], [budget], make_randomness(None))
+            (cells,) = mechanism.draw(ranks, [quantiles], [budget], make_randomness(None))
             assert cells.shape == quantiles.shape
             assert np.all(np.diff(cells) >= 0)
             assert cells[0] >= ranks.grid.first[0] and cells[-1] < ranks.grid.end[0]

@@ -327,7 +327,7 @@ def test_release_follows_the_exact_distribution_and_betrays_a_wrong_eps(monkeypa
 
     def p_value_of(eps, seed):
         budgets = [Budget(eps, "eps")] * 2500
-        released = tree.release(ranks, [quantiles] * 2500, budgets, make_randomness(seed))
+        released = tree.draw(ranks, [quantiles] * 2500, budgets, make_randomness(seed))
         cells, n_drawn = np.unique(np.array(released), axis=0, return_counts=True)
         return p_value(dict(zip(map(tuple, cells.tolist()), n_drawn, strict=True)), exact)
 
@@ -341,7 +341,7 @@ def test_noise_of_weights_is_that_of_their_records(rng):
     tree, counts, n_draws = AggregateTree(height=1, branching=3), np.array([2, 1, 3]), 4000
     ranks = ranks_of_weights([counts * RECORD_WEIGHT] * n_draws, tiny_grid(3, 2))
     budgets = [Budget(2.0, "eps")] * n_draws
-    released = tree.release(ranks, [[0.5]] * n_draws, budgets, make_randomness(0))
+    released = tree.draw(ranks, [[0.5]] * n_draws, budgets, make_randomness(0))
 
     def p_value_at(eps):
         noisy = counts + rng.laplace(scale=1 / eps, size=(n_draws, 3))

@@ -17,9 +17,9 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms import aq as aq_module
-from dpq_sklearn.mechanisms import rank_errors
+from dpq_sklearn.mechanisms import level_shares
 from dpq_sklearn.mechanisms.aq import quantile_nodes
-from dpq_sklearn.mechanisms.rank_errors import level_pattern
+from dpq_sklearn.mechanisms.level_shares import level_pattern
 from dpq_sklearn.reading.groups import weights_of_rows
 from dpq_sklearn.reading.summaries import Summary, summarize
 from tests.enumeration import (
@@ -419,8 +419,8 @@ def spied_release(monkeypatch, ranks, quantiles, budgets, seed):
         seen.append((nodes, drawn[0]))
         return drawn
 
-    monkeypatch.setattr(aq_module, "draw", spy)
-    return AQ.release(ranks, quantiles, budgets, make_randomness(seed)), seen
+    monkeypatch.setattr(aq_module.exponential, "draw", spy)
+    return AQ.draw(ranks, quantiles, budgets, make_randomness(seed)), seen
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -462,7 +462,7 @@ def chi_square(exact_budgets, sampled_budgets, seed):
     counts = [(2, 1, 0, 3), (0, 9, 1, 0), (1, 1, 1, 1)]
     quantiles = [[0.3, 0.5, 0.8], [0.4, 0.9], [0.5]]
     all_weights = np.tile(counts, (n_draws, 1)) * RECORD_WEIGHT
-    released = AQ.release(
+    released = AQ.draw(
         ranks_of_weights(all_weights, grid),
         quantiles * n_draws,
         sampled_budgets * n_draws,
@@ -579,7 +579,7 @@ def test_the_pattern_of_levels_has_the_least_variances_for_its_norm(m, norm, rng
     """
     quantiles = tuple(np.arange(1, m + 1) / (m + 1))
     in_use, _ = level_pattern(quantile_nodes(quantiles), norm)
-    monkeypatch.setattr(rank_errors, "MORE_FOR_THE_ROOT", 1.0)
+    monkeypatch.setattr(level_shares, "MORE_FOR_THE_ROOT", 1.0)
     levels, _ = level_pattern.__wrapped__(quantile_nodes(quantiles), norm)
     in_use = in_use * (np.linalg.norm(levels, norm) / np.linalg.norm(in_use, norm))
     variances = [sum_of_variances(quantiles, each, norm) for each in (levels, in_use)]
@@ -667,7 +667,7 @@ def test_release_always_gives_ascending_cells(bounds, eps):
     grid = make_grid([bounds] * len(values))
     with np.errstate(all="ignore"):
         ranks = Ranks.of_sorted(values, grid)
-        released = AQ.release(
+        released = AQ.draw(
             ranks, quantiles, [Budget(eps, "eps")] * len(values), make_randomness(None)
         )
     for cells, q, first, end in zip(released, quantiles, grid.first, grid.end, strict=True):
@@ -681,7 +681,7 @@ def test_ten_thousand_quantiles_of_a_thousand_records(rng):
     ranks = Ranks.of_sorted(values, make_grid([(-np.inf, np.inf)] * 2))
     quantiles = [np.arange(1, 10_001) / 10_001, [0.5]]
     budgets = [Budget(1.0, "eps")] * 2
-    cells, _ = AQ.release(ranks, quantiles, budgets, make_randomness(None))
+    cells, _ = AQ.draw(ranks, quantiles, budgets, make_randomness(None))
     assert cells.size == 10_000 and np.all(np.diff(cells) >= 0)
 
 
@@ -689,7 +689,7 @@ def test_a_budget_without_end_gives_the_exact_quantiles():
     values = np.sort(np.arange(1.0, 1000.0))[None]
     ranks = Ranks.of_sorted(values, make_grid([(-np.inf, np.inf)]))
     quantiles = np.arange(1, 100) / 100
-    (cells,) = AQ.release(ranks, [quantiles], [Budget(1e9, "eps")], make_randomness(0))
+    (cells,) = AQ.draw(ranks, [quantiles], [Budget(1e9, "eps")], make_randomness(0))
     edges = ranks.grid.lower_edges(np.array((cells, cells + 1)), np.zeros_like(cells))
     ranks_of_edges = np.searchsorted(values[0], edges)
     assert np.all(ranks_of_edges[0] <= quantiles * 999 + 1e-6)
@@ -700,7 +700,7 @@ def test_a_seed_repeats_the_release_and_another_does_not(rng):
     ranks = Ranks.of_sorted(np.sort(rng.normal(size=(3, 500))), make_grid([(-np.inf, np.inf)] * 3))
     budgets = [Budget(1.0, "eps")] * 3
     one, same, other = (
-        np.concatenate(AQ.release(ranks, [QUARTILES] * 3, budgets, make_randomness(seed)))
+        np.concatenate(AQ.draw(ranks, [QUARTILES] * 3, budgets, make_randomness(seed)))
         for seed in (5, 5, 6)
     )
     assert np.array_equal(one, same)
@@ -731,7 +731,7 @@ def test_the_largest_datasets_do_not_overflow(eps):
     summary = Summary(np.array([3, 10**9, 2 * 10**9]), counts * RECORD_WEIGHT)
     ranks = Ranks.of_summaries([summary], make_grid([(-np.inf, np.inf)]))
     quantiles = np.arange(1, 32) / 32
-    (cells,) = AQ.release(ranks, [quantiles], [Budget(eps, "eps")], make_randomness(0))
+    (cells,) = AQ.draw(ranks, [quantiles], [Budget(eps, "eps")], make_randomness(0))
     assert np.all(np.diff(cells) >= 0)
     if eps >= 1:
         assert set(cells[:15].tolist()) == {3} and set(cells[16:].tolist()) == {2 * 10**9}

@@ -27,7 +27,7 @@ READING_ORDER = [
     "mechanisms.protocol",
     "mechanisms.noise",
     "mechanisms.base_measure",
-    "mechanisms.rank_errors",
+    "mechanisms.level_shares",
     "mechanisms.aq",
     "mechanisms.ind_exp",
     "mechanisms.agg_tree",

@@ -79,7 +79,7 @@ def test_rank_errors_and_typical_errors_are_those_of_the_choice():
         choice = AUTO.choice(quantiles, budget)
         assert AUTO.typical_error(quantiles, budget) == choice.typical_error(quantiles, budget)
         np.testing.assert_array_equal(
-            AUTO.rank_errors(quantiles, budget), choice.rank_errors(quantiles, budget)
+            AUTO.rank_deviations(quantiles, budget), choice.rank_deviations(quantiles, budget)
         )
 
 
@@ -101,7 +101,7 @@ def test_columns_with_other_choices_are_released_in_their_order(rng):
     grid = make_grid([UNBOUNDED])[np.zeros(5, dtype=int)]
     columns = np.sort(rng.normal(10.0 ** np.arange(1, 6)[:, None], 0.1, size=(5, 3000)))
     quantiles = [uniform_quantiles(m) for m in (1, 4, 7, 2, 3)]
-    cells = AUTO.release(
+    cells = AUTO.draw(
         Ranks.of_sorted(columns.copy(), grid),
         quantiles,
         [Budget(5.0, "eps")] * 5,
@@ -116,7 +116,7 @@ def test_columns_with_other_choices_are_released_in_their_order(rng):
 def test_every_mechanism_keeps_the_protocol(name):
     mechanism = MECHANISMS[name]
     members = [member for member, of_class in vars(Mechanism).items() if callable(of_class)]
-    assert {"release", "cost", "rank_errors", "composed_budgets"} <= set(members)
+    assert {"draw", "cost", "rank_deviations", "composed_budgets"} <= set(members)
     for member in members:
         wanted = inspect.signature(getattr(Mechanism, member)).parameters
         found = inspect.signature(getattr(mechanism, member)).parameters

@@ -181,7 +181,7 @@ def test_releases_between_the_smallest_floats_are_ascending_and_in_the_grid(boun
     grid = make_grid([bounds])
     values = np.sort(rng.normal(size=(1, 20)), axis=1)
     for seed in range(10):
-        (cells,) = ApproximateQuantiles().release(
+        (cells,) = ApproximateQuantiles().draw(
             Ranks.of_sorted(values, grid),
             [(0.25, 0.5, 0.75)],
             [Budget(1.0, "eps")],

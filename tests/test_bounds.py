@@ -36,7 +36,7 @@ def test_a_thousand_releases_exceed_the_bound_no_more_often_than_beta(quantiles,
     values, bounds = (np.arange(n) + 0.5) / n, (-9.5, 10.5)
     ranks = Ranks.of_sorted(np.tile(values, (TRIALS, 1)), make_grid([bounds] * TRIALS))
     wanted, of_feature = plan.quantiles[0], plan.budgets[0]
-    cells = plan.mechanism.release(
+    cells = plan.mechanism.draw(
         ranks, [wanted] * TRIALS, [of_feature] * TRIALS, make_randomness(None)
     )
     released = ranks.grid.lower_edges(np.array(cells), np.arange(TRIALS)[:, None])

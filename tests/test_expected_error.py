@@ -36,7 +36,7 @@ def simulated_rank_error(quantiles, n=4000, **request):
     x = first + width * (np.arange(n) + 0.5) / n
     ranks = Ranks.of_sorted(np.tile(x, (TRIALS, 1)), make_grid([(0.0, 1.0)] * TRIALS))
     q, budget = plan.quantiles[0], plan.budgets[0]
-    cells = plan.mechanism.release(ranks, [q] * TRIALS, [budget] * TRIALS, make_randomness(0))
+    cells = plan.mechanism.draw(ranks, [q] * TRIALS, [budget] * TRIALS, make_randomness(0))
     estimates = ranks.grid.lower_edges(np.array(cells), np.arange(TRIALS)[:, None])
     errors = (estimates - first) / width * n - np.array(q) * n
     return np.sqrt(np.mean(np.square(errors), axis=0))
@@ -79,7 +79,7 @@ def test_variances_equal_the_matrix_of_shares(m):
         shares[node.index] = node.q * shares[node.above] + (1 - node.q) * shares[node.below]
         shares[node.index, node.index - 1] += np.sqrt(8) * max(node.q, 1 - node.q) / eps
     expected = np.sqrt((shares[1:-1] ** 2).sum(axis=1))
-    assert ApproximateQuantiles().rank_errors(q, budget) == pytest.approx(expected)
+    assert ApproximateQuantiles().rank_deviations(q, budget) == pytest.approx(expected)
 
 
 def test_error_grows_with_features_and_falls_with_eps():

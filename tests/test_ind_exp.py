@@ -45,9 +45,9 @@ def cell_chances(weights, grid, quantiles, budget):
     """The chance of each cell, of each quantile, of each dataset (a row of weights of cells)."""
     n_datasets = len(weights)
     ranks = ranks_of_weights(weights, grid)
-    with mock.patch.object(aq_module, "draw") as draw:
+    with mock.patch.object(aq_module.exponential, "draw") as draw:
         draw.side_effect = lambda ranks, nodes, randomness: (nodes.lo, nodes.lo_rank)
-        IND.release(ranks, [quantiles] * n_datasets, [budget] * n_datasets, None)
+        IND.draw(ranks, [quantiles] * n_datasets, [budget] * n_datasets, None)
     pieces = [place_weights(ranks, call.args[1]) for call in draw.call_args_list]
     of_cells = np.concatenate(pieces)[:, :: grid.positions_per_cell]
     chances = of_cells / of_cells.sum(axis=1, keepdims=True)

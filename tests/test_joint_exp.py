@@ -372,7 +372,7 @@ def test_sources_of_ranks_give_the_same_release(rng):
         Ranks.of_summaries([summarize(values, grid, 0)], grid),
     )
     released = [
-        JOINT.release(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(5))[0]
+        JOINT.draw(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(5))[0]
         for ranks in sources
     ]
     np.testing.assert_array_equal(*released)
@@ -423,7 +423,7 @@ def test_release_always_gives_ascending_cells(eps):
 def test_a_large_budget_finds_the_quantiles(rng):
     values = rng.normal(size=2001)
     ranks = sorted_column(values)
-    (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(1000.0, "eps")], make_randomness(None))
+    (cells,) = JOINT.draw(ranks, [FIFTHS], [Budget(1000.0, "eps")], make_randomness(None))
     found = np.searchsorted(np.sort(values), ranks.grid.lower_edges(cells, 0))
     np.testing.assert_allclose(found, np.array(FIFTHS) * 2001, atol=2)
 
@@ -431,7 +431,7 @@ def test_a_large_budget_finds_the_quantiles(rng):
 def test_an_atom_with_most_of_the_records_is_hit(rng):
     values = np.concatenate((np.full(600, 40.0), rng.uniform(0, 100, size=400)))
     ranks = sorted_column(values, (-100.0, 100.0))
-    (cells,) = JOINT.release(ranks, [[0.4, 0.6]], [Budget(1.0, "eps")], make_randomness(None))
+    (cells,) = JOINT.draw(ranks, [[0.4, 0.6]], [Budget(1.0, "eps")], make_randomness(None))
     np.testing.assert_array_equal(cells, ranks.grid.cells_of(np.array([40.0, 40.0]), 0))
 
 
@@ -449,7 +449,7 @@ def test_work_does_not_grow_with_ties_and_the_atom_is_hit(eps):
         ranks = ties(n_records)
         weights = weights_of(JOINT, ranks, FIFTHS, Budget(eps, "eps"))
         sizes.append(weights.errors.shape)
-        (cells,) = JOINT.release(ranks, [FIFTHS], [Budget(eps, "eps")], make_randomness(None))
+        (cells,) = JOINT.draw(ranks, [FIFTHS], [Budget(eps, "eps")], make_randomness(None))
         np.testing.assert_array_equal(ranks.grid.lower_edges(cells, 0).round(5), 7.0)
     assert sizes[0] == sizes[1] == sizes[2]
 
@@ -465,7 +465,7 @@ def test_far_records_are_never_looked_at(rng):
             return super().around_ranks(columns, weights)
 
     ranks = Watched.of_sorted(np.sort(rng.normal(size=(1, 200_000))), make_grid([UNBOUNDED]))
-    JOINT.release(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(None))
+    JOINT.draw(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(None))
     assert 0 < ranks.asked < 5000
 
 

@@ -73,7 +73,7 @@ def _map_columns(plan, function):
 
     @cache  # columns are mostly alike
     def value(quantiles, budget, bounds):
-        errors = of_column(plan.mechanism.rank_errors, quantiles, budget)
+        errors = of_column(plan.mechanism.rank_deviations, quantiles, budget)
         return function(quantiles, errors, bounds)
 
     return list(map(value, plan.quantiles, plan.budgets, plan.bounds))

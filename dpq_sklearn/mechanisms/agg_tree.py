@@ -24,7 +24,7 @@ class AggregateTree(Mechanism):
     height: int = 4
     branching: int = 16
 
-    def release(self, ranks, quantiles, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness):
         """Return the cells that noisy counts lead to.
 
         Privacy
@@ -34,7 +34,7 @@ class AggregateTree(Mechanism):
         (`CountNoise`). What follows the noise uses the noisy counts only.
         """
         released = []
-        for column, (q, budget) in enumerate(zip(quantiles, budgets, strict=True)):
+        for column, (q, budget) in enumerate(zip(probabilities, budgets, strict=True)):
             counts = tree_counts(ranks, column, self.height, self.branching)
             noisy = [level + self._noise(budget, level.size).draw(randomness) for level in counts]
             first, end = int(ranks.grid.first[column]), int(ranks.grid.end[column])
@@ -44,16 +44,16 @@ class AggregateTree(Mechanism):
     def _noise(self, budget, n_counts):
         return CountNoise(budget.part(1 / self.height), n_counts, RECORD_WEIGHT)
 
-    def cost(self, quantiles, budget):
+    def cost(self, probabilities, budget):
         costs = [
             self._noise(budget, self.branching**depth).cost() for depth in range(1, self.height + 1)
         ]
         return Cost(*map(sum, zip(*costs, strict=True)))
 
-    def rank_errors(self, quantiles, budget):
-        return np.full(len(quantiles), np.nan)  # depends on the data
+    def rank_deviations(self, probabilities, budget):
+        return np.full(len(probabilities), np.nan)  # depends on the data
 
-    def typical_error(self, quantiles, budget):
+    def typical_error(self, probabilities, budget):
         """Return the standard deviation of the noise of a leaf's count."""
         try:
             return self._noise(budget, self.branching**self.height).deviation()
@@ -93,14 +93,14 @@ def consistent(noisy):
     return estimates
 
 
-def walk_down(levels, quantiles, n_cells):
+def walk_down(levels, probabilities, n_cells):
     """Return the cell of each quantile: leaf by leaf from the left, linear inside the leaf.
 
     At each level the walk goes to the first child at which the counts so far reach the rank still
     wanted. That is monotone in the quantile, also where counts are negative.
     """
-    branching, each = levels[0].size, np.arange(len(quantiles))
-    wanted = np.asarray(quantiles, dtype=np.float64) * max(levels[0].sum(), 0.0)
+    branching, each = levels[0].size, np.arange(len(probabilities))
+    wanted = np.asarray(probabilities, dtype=np.float64) * max(levels[0].sum(), 0.0)
     node = np.zeros_like(each)
     for level in levels:
         counts = level.reshape(-1, branching)[node]

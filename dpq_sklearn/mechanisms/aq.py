@@ -14,10 +14,11 @@ import numpy as np
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget, Cost, exponential_cost
 from dpq_sklearn.accounting.composition import largest_scale
-from dpq_sklearn.engine.exponential import Nodes, draw
+from dpq_sklearn.engine import exponential
+from dpq_sklearn.engine.exponential import Nodes
 from dpq_sklearn.mechanisms.base_measure import step_measure
+from dpq_sklearn.mechanisms.level_shares import level_pattern, rank_variances
 from dpq_sklearn.mechanisms.protocol import Mechanism
-from dpq_sklearn.mechanisms.rank_errors import level_pattern, rank_variances
 
 
 class QuantileNode(NamedTuple):
@@ -41,16 +42,17 @@ class QuantileNode(NamedTuple):
 
 
 @lru_cache(maxsize=256)  # features mostly have equal quantiles
-def quantile_nodes(quantiles):
-    """Return the nodes of the balanced tree over ascending distinct `quantiles`, level by level."""
-    values, end = (0.0, *quantiles, 1.0), len(quantiles) + 1
+def quantile_nodes(probabilities):
+    """Return the nodes of the balanced tree over ascending `probabilities`, level by level."""
+    known = (0.0, *probabilities, 1.0)
+    end = len(probabilities) + 1
     nodes, ranges = [], [(0, 0, end, -1)]
     for depth, below, above, beyond in ranges:  # which grow meanwhile
         if above - below > 1:
             index = (below + above + 1) // 2
-            q = (values[index] - values[below]) / (values[above] - values[below])
+            q = (known[index] - known[below]) / (known[above] - known[below])
             is_leaf = above - below == 2
-            is_early = is_leaf and depth == len(quantiles).bit_length() - 2
+            is_early = is_leaf and depth == len(probabilities).bit_length() - 2
             nodes.append(QuantileNode(depth, index, below, above, beyond, q, is_leaf, is_early))
             ranges.append((depth + 1, below, index, -1 if above == end else above))
             ranges.append((depth + 1, index, above, -1 if below == 0 else below))
@@ -63,11 +65,11 @@ NODES_AT_ONCE = 1024  # with all that they look at they stay in the cache
 
 
 @lru_cache(maxsize=32)
-def levels_of_columns(mechanism, quantiles, budgets):
+def levels_of_columns(mechanism, probabilities, budgets):
     """Return the levels of the trees of all columns, from the roots down, large ones in pieces."""
     rows = [
         (column, eps, *node)
-        for column, request in enumerate(zip(quantiles, budgets, strict=True))
+        for column, request in enumerate(zip(probabilities, budgets, strict=True))
         for node, eps in zip(*mechanism.nodes_and_eps(*request), strict=True)
     ]
     nodes = Level(*map(np.array, zip(*rows, strict=True)))
@@ -79,33 +81,34 @@ def levels_of_columns(mechanism, quantiles, budgets):
 class ApproximateQuantiles(Mechanism):
     """The AQ mechanism."""
 
-    def nodes(self, quantiles):
+    def nodes(self, probabilities):
         """Return the nodes of a column, level by level."""
-        return quantile_nodes(tuple(map(float, quantiles)))
+        return quantile_nodes(tuple(map(float, probabilities)))
 
-    def pattern(self, quantiles, norm):
+    def pattern(self, probabilities, norm):
         """Return the eps of the levels that a record meets, as `level_pattern` does."""
-        return level_pattern(self.nodes(quantiles), norm)
+        return level_pattern(self.nodes(probabilities), norm)
 
-    def eps_of_levels(self, quantiles, budget):
+    def eps_of_levels(self, probabilities, budget):
         """Return the eps of the levels that a record meets, and that of early leaves, or 0.
 
         A record meets the last two levels or an early leaf, which gets what both levels spend.
         """
-        levels, early = self.pattern(quantiles, budget.norm)
+        levels, early = self.pattern(probabilities, budget.norm)
         early = min(early, np.linalg.norm(levels[-2:], budget.norm))  # whatever the pattern is
-        ideal = budget.before_rounding(len(quantiles))
+        ideal = budget.before_rounding(len(probabilities))
         least = ideal.amount
         if budget.unit != "draw":
             least = ideal.exponential_eps() / np.linalg.norm(levels, budget.norm)
         return (least * levels).tolist(), float(least * early)
 
-    def nodes_and_eps(self, quantiles, budget):
+    def nodes_and_eps(self, probabilities, budget):
         """Return the nodes of a column, level by level, and the eps of each."""
-        nodes, (levels, early) = self.nodes(quantiles), self.eps_of_levels(quantiles, budget)
+        nodes = self.nodes(probabilities)
+        levels, early = self.eps_of_levels(probabilities, budget)
         return nodes, [early if node.is_early else levels[node.depth] for node in nodes]
 
-    def release(self, ranks, quantiles, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness):
         """Return one cell for each of the ascending distinct quantiles of each column, ascending.
 
         Privacy
@@ -120,14 +123,14 @@ class ApproximateQuantiles(Mechanism):
         grid = ranks.grid
         per_cell = grid.positions_per_cell
         # The ends of each column, and all estimates between them as soon as they are known.
-        n_quantiles = np.array([len(q) for q in quantiles])
+        n_quantiles = np.array([len(q) for q in probabilities])
         every = np.arange(n_quantiles.size)
         positions = np.zeros((every.size, n_quantiles.max() + 2), dtype=np.int64)
         split_ranks = np.zeros_like(positions)
         positions[:, 0] = per_cell * grid.first
         positions[every, n_quantiles + 1] = per_cell * grid.end - 1
         split_ranks[every, n_quantiles + 1] = per_cell * ranks.total_weights
-        as_tuples = tuple(tuple(map(float, q)) for q in quantiles), tuple(budgets)
+        as_tuples = tuple(tuple(map(float, q)) for q in probabilities), tuple(budgets)
         for level in levels_of_columns(self, *as_tuples):
             column, below, above = level.column, level.below, level.above
             lo, hi = positions[column, below], positions[column, above]
@@ -140,19 +143,19 @@ class ApproximateQuantiles(Mechanism):
             ends = lo, hi, split_ranks[column, below], split_ranks[column, above]
             places_per_cell = np.where(level.is_leaf, 1, per_cell)
             nodes = Nodes(column, *ends, level.q, level.eps, places_per_cell, measure)
-            drawn = draw(ranks, nodes, randomness)
+            drawn = exponential.draw(ranks, nodes, randomness)
             positions[column, level.index], split_ranks[column, level.index] = drawn
         cells = positions // per_cell
         return [row[1 : n + 1] for row, n in zip(cells, n_quantiles, strict=True)]
 
-    def cost(self, quantiles, budget):
-        """Return what `release` costs: that of the more expensive path, by all levels or not."""
-        levels, early = self.eps_of_levels(quantiles, budget)
+    def cost(self, probabilities, budget):
+        """Return what `draw` costs: that of the more expensive path, by all levels or not."""
+        levels, early = self.eps_of_levels(probabilities, budget)
         paths = [levels, [*levels[:-2], early]] if early else [levels]
-        costs = [exponential_cost(path, len(quantiles)) for path in paths]
+        costs = [exponential_cost(path, len(probabilities)) for path in paths]
         return Cost(*map(max, zip(*costs, strict=True)))
 
-    def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
+    def composed_budgets(self, probabilities, shares, eps, delta, count_eps=0.0):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
 
         The nodes of a level are one bounded-range draw for a record, as its weights in them sum to
@@ -161,7 +164,7 @@ class ApproximateQuantiles(Mechanism):
         weights = np.sqrt(np.asarray(shares) / max(shares)).tolist()  # as zCDP would share
         pattern, instead = [], []
         # No column looks at another, so any order that keeps its levels in order is right.
-        for weight, of_column in sorted(zip(weights, quantiles, strict=True), reverse=True):
+        for weight, of_column in sorted(zip(weights, probabilities, strict=True), reverse=True):
             levels, early = self.pattern(of_column, norm=2)
             pattern += (weight * levels).tolist()
             instead += [0.0] * len(levels)
@@ -169,11 +172,11 @@ class ApproximateQuantiles(Mechanism):
                 instead[-2] = weight * early
         # A reserve for the rounding errors of all draws. `Budget.before_rounding` refuses plans for
         # which that is more than half of eps.
-        error = 4 * sum(map(len, quantiles)) * DRAW_ERROR
+        error = 4 * sum(map(len, probabilities)) * DRAW_ERROR
         eps, delta, first = max(eps - error, eps / 2), delta * (1 - error), 2 * count_eps
         scale = largest_scale(tuple(pattern), eps, delta, tuple(instead), first)
         return tuple(Budget(scale * weight, "draw") for weight in weights)
 
-    def rank_errors(self, quantiles, budget):
-        nodes, eps = self.nodes_and_eps(quantiles, budget)
+    def rank_deviations(self, probabilities, budget):
+        nodes, eps = self.nodes_and_eps(probabilities, budget)
         return np.sqrt(rank_variances(nodes, [1 / of_node**2 for of_node in eps]))

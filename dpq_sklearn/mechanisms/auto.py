@@ -25,39 +25,39 @@ class AutomaticChoice(Mechanism):
     _aq, _joint_exp = ApproximateQuantiles(), JointExponential()
     composed_budgets = _aq.composed_budgets  # JointExp is a single draw
 
-    def choice(self, quantiles, budget):
+    def choice(self, probabilities, budget):
         """Return the mechanism for these quantiles and this budget."""
-        m, aq, joint_exp = len(quantiles), self._aq, self._joint_exp
+        m, aq, joint_exp = len(probabilities), self._aq, self._joint_exp
         if budget.unit == "draw" or m >= FEWEST_ALWAYS_AQ:
             return aq
-        of_aq, of_joint_exp = (one.typical_error(quantiles, budget) for one in (aq, joint_exp))
+        of_aq, of_joint_exp = (one.typical_error(probabilities, budget) for one in (aq, joint_exp))
         if of_joint_exp >= CLEARLY_LESS * of_aq:
             return aq
-        score = joint_exp.score(quantiles, budget)
+        score = joint_exp.score(probabilities, budget)
         return joint_exp if m**2 * score.clip / score.eta <= MOST_LOG_WEIGHTS else aq
 
-    def release(self, ranks, quantiles, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness):
         """Return the cells that the chosen mechanisms release, all columns of one at once.
 
         Privacy
         -------
         That of the chosen mechanisms: the choice does not depend on the data.
         """
-        choices = list(map(self.choice, quantiles, budgets))
+        choices = list(map(self.choice, probabilities, budgets))
         released = {}
         for mechanism in dict.fromkeys(choices):
             columns = [index for index, choice in enumerate(choices) if choice is mechanism]
-            cells = mechanism.release(
+            cells = mechanism.draw(
                 ranks.of_columns(columns),
-                [quantiles[column] for column in columns],
+                [probabilities[column] for column in columns],
                 [budgets[column] for column in columns],
                 randomness,
             )
             released.update(zip(columns, cells, strict=True))
         return [released[column] for column in range(len(choices))]
 
-    def cost(self, quantiles, budget):
-        return self.choice(quantiles, budget).cost(quantiles, budget)
+    def cost(self, probabilities, budget):
+        return self.choice(probabilities, budget).cost(probabilities, budget)
 
-    def rank_errors(self, quantiles, budget):
-        return self.choice(quantiles, budget).rank_errors(quantiles, budget)
+    def rank_deviations(self, probabilities, budget):
+        return self.choice(probabilities, budget).rank_deviations(probabilities, budget)

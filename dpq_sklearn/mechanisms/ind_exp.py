@@ -12,7 +12,7 @@ from dpq_sklearn.mechanisms.aq import ApproximateQuantiles, QuantileNode
 class IndependentExponential(ApproximateQuantiles):
     """The AppIndExp mechanism."""
 
-    def release(self, ranks, quantiles, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness):
         """Return the cells: every quantile is drawn over its whole column.
 
         Privacy
@@ -21,13 +21,13 @@ class IndependentExponential(ApproximateQuantiles):
         m draws of eps each a column costs m eps, or m eps^2 / 8 in zCDP. Sorting the results is
         post-processing.
         """
-        return list(map(np.sort, super().release(ranks, quantiles, budgets, randomness)))
+        return list(map(np.sort, super().draw(ranks, probabilities, budgets, randomness)))
 
-    def nodes(self, quantiles):
+    def nodes(self, probabilities):
         """Return a node for each quantile: leaves over the whole column."""
-        end = len(quantiles) + 1
-        return [QuantileNode(0, i, 0, end, -1, q, True) for i, q in enumerate(quantiles, 1)]
+        end = len(probabilities) + 1
+        return [QuantileNode(0, i, 0, end, -1, q, True) for i, q in enumerate(probabilities, 1)]
 
-    def pattern(self, quantiles, norm):
+    def pattern(self, probabilities, norm):
         """Return equal eps: a record meets all draws, each like a level of its own."""
-        return np.ones(len(quantiles)), 0.0
+        return np.ones(len(probabilities)), 0.0

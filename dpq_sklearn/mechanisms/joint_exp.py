@@ -52,7 +52,7 @@ class JointExponential(Mechanism):
     # A record is at one position; parts of records would need their own intervals.
     takes_weights = False
 
-    def release(self, ranks, quantiles, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness):
         """Return the cells of positions that are drawn at once.
 
         Privacy
@@ -66,17 +66,17 @@ class JointExponential(Mechanism):
         eps-bounded-range, hence eps^2 / 8-zCDP.
         """
         released = []
-        for column, (q, budget) in enumerate(zip(quantiles, budgets, strict=True)):
+        for column, (q, budget) in enumerate(zip(probabilities, budgets, strict=True)):
             weights = JointWeights(self.score(q, budget), ranks, column, q, self.cell_bits)
             cells = [position >> self.cell_bits for position in weights.draw(randomness)]
             released.append(ranks.grid.first[column] + np.array(cells))
         return released
 
-    def score(self, quantiles, budget):
+    def score(self, probabilities, budget):
         """Return the public constants of the mechanism for this budget."""
-        m = len(quantiles)
+        m = len(probabilities)
         clip = (m * (self.grid_bits + self.cell_bits) + self.spare_bits) * LN2
-        eps_of_eta = 4 * (1 - float(np.diff([0.0, *quantiles, 1.0]).min()))
+        eps_of_eta = 4 * (1 - float(np.diff([0.0, *probabilities, 1.0]).min()))
         # A perfect choice need not exist, but ranks are integers: one with u >= -(m + 1) does. A
         # larger eps is not spent in full.
         largest_eta = clip / (8 * (m + 1))
@@ -90,18 +90,18 @@ class JointExponential(Mechanism):
         cutoff = (clip - math.log(DRAW_ERROR)) / eta
         return JointScore(eta, clip, cutoff, eps_of_eta * eta, error)
 
-    def cost(self, quantiles, budget):
-        score = self.score(quantiles, budget)
+    def cost(self, probabilities, budget):
+        score = self.score(probabilities, budget)
         return exponential_cost([score.eps], 1, score.error)
 
-    def rank_errors(self, quantiles, budget):
+    def rank_deviations(self, probabilities, budget):
         """Return the standard deviation of the rank of each quantile, for untied data.
 
         The errors are a walk with m + 1 two-sided exponential steps that comes back to 0. A step
         has variance m (2m + 1) / ((m + 1) (m + 2)) / eta^2 given that, so the j-th error has
         j (m + 1 - j) (2m + 1) / ((m + 1) (m + 2)) / eta^2.
         """
-        m, eta = len(quantiles), self.score(quantiles, budget).eta
+        m, eta = len(probabilities), self.score(probabilities, budget).eta
         j = np.arange(1, m + 1)
         return np.sqrt(j * (m + 1 - j) * (2 * m + 1) / ((m + 1) * (m + 2))) / eta
 
@@ -147,15 +147,15 @@ class JointWeights:
     length^k choices of positions, of which k! differ in their order only.
     """
 
-    def __init__(self, score, ranks, column, quantiles, cell_bits):
+    def __init__(self, score, ranks, column, probabilities, cell_bits):
         self.score, self.cell_bits = score, cell_bits
         self.n_positions = int(ranks.grid.end[column] - ranks.grid.first[column]) << cell_bits
         n_records = int(ranks.total_weights[column]) // RECORD_WEIGHT
-        targets = [Fraction(float(q)) * n_records for q in quantiles]
+        targets = [Fraction(float(q)) * n_records for q in probabilities]
         # Anchors are as far apart as their targets, rounded down.
         steps = [math.floor(high - low) for low, high in pairwise((0, *targets))]
         self.anchors = list(accumulate(steps))
-        half = math.floor(min(score.cutoff / 2, n_records)) + len(quantiles)
+        half = math.floor(min(score.cutoff / 2, n_records)) + len(probabilities)
         errors = [float(a - target) for a, target in zip(self.anchors, targets, strict=True)]
         self.errors = np.array(errors)[:, None] + np.arange(-half, half + 1)
         # F is i behind record i - 1 up to the position of record i.
@@ -165,7 +165,7 @@ class JointWeights:
         with np.errstate(divide="ignore"):
             self.log_lengths = np.log(lengths)
         self.starts, self.totals = [], []
-        for j in range(len(quantiles)):
+        for j in range(len(probabilities)):
             self.starts.append(self._starts(j))
             self.totals.append(self._totals(j))
 

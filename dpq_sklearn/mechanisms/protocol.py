@@ -8,42 +8,42 @@ from functools import lru_cache
 class Mechanism(ABC):
     """A way to release the quantiles of columns.
 
-    Everything but `release` is a function of public facts: of `quantiles`, the ascending distinct
-    quantiles of one column, and of the budget of that column.
+    Everything but `draw` is a function of public facts: of `probabilities`, which say which
+    quantiles of one column are wanted, ascending and distinct, and of the budget of that column.
     """
 
     #: whether rows may share the weight of one record, as those of a person do
     takes_weights = True
 
     @abstractmethod
-    def release(self, ranks, quantiles, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness):
         """Return a list with the ascending cells of the quantiles of each column.
 
-        There is a list of quantiles and a budget for each column of the `Ranks`.
+        There are a list of probabilities and a budget for each column of the `Ranks`.
         """
 
     @abstractmethod
-    def cost(self, quantiles, budget):
-        """Return the `Cost` of the release of one column."""
+    def cost(self, probabilities, budget):
+        """Return the `Cost` of drawing the quantiles of one column."""
 
     @abstractmethod
-    def rank_errors(self, quantiles, budget):
+    def rank_deviations(self, probabilities, budget):
         """Return the standard deviation of the rank of each quantile in records, for untied data.
 
         NaN where it depends on the data.
         """
 
-    def typical_error(self, quantiles, budget):
+    def typical_error(self, probabilities, budget):
         """Return a number to compare accounts and mechanisms by: the mean error in rank, or inf."""
         try:
-            return float(self.rank_errors(quantiles, budget).mean())
+            return float(self.rank_deviations(probabilities, budget).mean())
         except ValueError:  # too little to be guaranteed in floating point
             return math.inf
 
-    def composed_budgets(self, quantiles, shares, eps, delta, count_eps=0.0):
+    def composed_budgets(self, probabilities, shares, eps, delta, count_eps=0.0):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
 
-        `quantiles` and `shares` of the budget have one entry for each column. A count that is
+        `probabilities` and `shares` of the budget have one entry for each column. A count that is
         `count_eps`-DP comes before them: it is a draw with a range of twice that. None where the
         mechanism has no composition of its own.
         """
@@ -51,6 +51,6 @@ class Mechanism(ABC):
 
 
 @lru_cache(maxsize=1024)
-def of_column(method, quantiles, budget):
+def of_column(method, probabilities, budget):
     """Return ``method(quantiles, budget)``, worked out once: columns are mostly alike."""
-    return method(quantiles, budget)
+    return method(probabilities, budget)

@@ -58,7 +58,7 @@ class ReleasePlan:
         if self.count_budget is not None:
             n_rows = max(records.n_rows + int(CountNoise(self.count_budget).draw(randomness)[0]), 1)
         plan = self.chosen(n_rows)
-        cells = plan.mechanism.release(records.ranks, plan.quantiles, plan.budgets, randomness)
+        cells = plan.mechanism.draw(records.ranks, plan.quantiles, plan.budgets, randomness)
         return Release(decimals_of_columns(plan.grid, cells), n_rows, plan)
 
 

@@ -33,7 +33,7 @@ def plan_of(n_features, n_bins, request):
 def mean_rank_error(plan, values):
     """Return the error of one release, from `values` of shape (n_features, n), ascending."""
     ranks = Ranks.of_sorted(values, plan.grid)
-    released = plan.mechanism.release(ranks, plan.quantiles, plan.budgets, make_randomness(None))
+    released = plan.mechanism.draw(ranks, plan.quantiles, plan.budgets, make_randomness(None))
     errors = [
         np.searchsorted(x, plan.grid.lower_edges(cells, column)) - np.multiply(q, x.size)
         for column, (x, cells, q) in enumerate(zip(values, released, plan.quantiles, strict=True))

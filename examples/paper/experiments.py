@@ -168,7 +168,7 @@ def n_features(trial):
             plan = plan_release([quantiles] * d, eps=1.0, rho=None, bounds=[DOMAIN] * d, **request)
             ranks = Ranks.of_sorted(x_sorted[None, :], plan.grid[:1])
             randomness = make_randomness(seed_of(trial, d))
-            (cells,) = plan.mechanism.release(ranks, [quantiles], plan.budgets[:1], randomness)
+            (cells,) = plan.mechanism.draw(ranks, [quantiles], plan.budgets[:1], randomness)
             error = mean_gap(plan.grid.lower_edges(cells, 0), x_sorted, quantiles)
             rows.append({"accounting": accounting, "features": d, "error": error})
     return rows
