@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,8 @@ from dpq_sklearn import PrivacyLoss
 from dpq_sklearn.accounting.budgets import (
     DRAW_ERROR,
     Budget,
+    BudgetTooSmall,
+    Unit,
     exponential_cost,
     feature_shares,
 )
@@ -22,7 +25,8 @@ from dpq_sklearn.accounting.conversions import (
     rho_of_approximate_dp,
     rho_of_pure,
 )
-from dpq_sklearn.accounting.losses import PEOPLE, ROWS, best_composition, compose, most_of_each
+from dpq_sklearn.accounting.losses import best_composition, compose, most_of_each
+from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.checks import checked_request
 from tests.enumeration import hockey_stick
 from tests.mechanism_helpers import spent
@@ -233,8 +237,8 @@ def test_the_largest_cost_of_each_kind_covers_every_release(releases):
 
 def test_the_largest_cost_is_named_after_the_release_with_the_most_delta():
     pure, other = PrivacyLoss(2.0, 0.0, 0.1), PrivacyLoss(1.0, 1e-6, 0.2, account="zCDP")
-    most = most_of_each([pure, replace(other, neighbours=PEOPLE)])
-    assert (most.account, most.neighbours) == ("zCDP", PEOPLE)
+    most = most_of_each([pure, replace(other, neighbours=Neighbours.PEOPLE)])
+    assert (most.account, most.neighbours) == ("zCDP", Neighbours.PEOPLE)
 
 
 def test_one_seeded_part_marks_the_sum():
@@ -318,10 +322,35 @@ def test_privacy_loss_checks_itself(fields):
 
 
 def test_privacy_loss_names_its_neighbours():
-    assert PrivacyLoss(1.0, 0.0, 0.1).neighbours == ROWS
-    assert PrivacyLoss(1.0, 0.0, 0.1, neighbours=PEOPLE).neighbours == PEOPLE
+    assert PrivacyLoss(1.0, 0.0, 0.1).neighbours == Neighbours.ROWS
+    assert PrivacyLoss(1.0, 0.0, 0.1, neighbours=Neighbours.PEOPLE).neighbours == Neighbours.PEOPLE
+    assert PrivacyLoss(1.0, 0.0, 0.1, neighbours="people").neighbours is Neighbours.PEOPLE
     with pytest.raises(ValueError, match="neighbours must be"):
-        PrivacyLoss(1.0, 0.0, 0.1, neighbours="rows")
+        PrivacyLoss(1.0, 0.0, 0.1, neighbours="row")
+
+
+@pytest.mark.parametrize("kind", Neighbours)
+def test_neighbours_are_known_by_their_value_and_by_their_words(kind):
+    loss = PrivacyLoss(1.0, 0.0, 0.1, neighbours=str(kind))
+    assert loss.neighbours is kind
+    assert str(kind) == f"{kind}" == kind.in_words != kind.value
+    assert pickle.loads(pickle.dumps(loss)) == loss
+    assert eval(repr(loss)) == loss
+
+
+def test_pickles_of_losses_name_no_inner_module():
+    assert b"accounting" not in pickle.dumps(PrivacyLoss(1.0, 0.0, 0.1))
+
+
+def test_a_budget_that_is_too_small_has_an_exception_of_its_own():
+    with pytest.raises(BudgetTooSmall, match="eps must be larger for 1000 private numbers"):
+        Budget(1e-9, "eps").before_rounding(1000)
+
+
+@pytest.mark.parametrize("unit", Unit)
+def test_units_are_known_by_their_values(unit):
+    assert Budget(1.0, unit.value).unit is unit
+    assert str(unit) == f"{unit}" == unit.value
 
 
 def test_privacy_loss_is_frozen():

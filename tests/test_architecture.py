@@ -23,6 +23,7 @@ READING_ORDER = [
     "accounting.budgets",
     "accounting.conversions",
     "accounting.composition",
+    "accounting.neighbours",
     "accounting.losses",
     "mechanisms.protocol",
     "mechanisms.noise",

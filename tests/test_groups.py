@@ -31,7 +31,7 @@ from dpq_sklearn import (
     sanitize,
 )
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.accounting.losses import PEOPLE, ROWS
+from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.agg_tree import tree_counts
@@ -360,13 +360,13 @@ def test_the_loss_says_people(name, price, tmp_path):
     found = all_releases([*range(15)] * 2, ledger=ledger, **price)[name]()
     (record,) = ledger.records()  # it takes no other neighbours
     if hasattr(found, "privacy_"):
-        assert found.privacy_.neighbours == PEOPLE and found.privacy_.eps == record.eps
+        assert found.privacy_.neighbours == Neighbours.PEOPLE and found.privacy_.eps == record.eps
 
 
 @pytest.mark.parametrize("function", [dp_quantiles, sanitize, dp_count, dp_histogram])
 def test_functions_return_a_loss_that_says_people(function):
     x, argument = np.ones(4), {dp_quantiles: [0.5], sanitize: [3], dp_histogram: [[0, 1]]}
-    for groups, neighbours in ((None, ROWS), ([1, 1, 2, 3], PEOPLE)):
+    for groups, neighbours in ((None, Neighbours.ROWS), ([1, 1, 2, 3], Neighbours.PEOPLE)):
         *_, loss = function(x, *argument.get(function, []), groups=groups, return_privacy=True)
         assert loss.neighbours == neighbours
 
@@ -374,8 +374,8 @@ def test_functions_return_a_loss_that_says_people(function):
 @both
 def test_a_transformer_says_people_until_it_is_fitted_to_rows(estimator):
     fitted = clone(estimator).fit(np.ones((4, 1)), groups=[1, 1, 2, 3])
-    assert fitted.privacy_.neighbours == PEOPLE
-    assert fitted.fit(np.ones((4, 1))).privacy_.neighbours == ROWS
+    assert fitted.privacy_.neighbours == Neighbours.PEOPLE
+    assert fitted.fit(np.ones((4, 1))).privacy_.neighbours == Neighbours.ROWS
 
 
 def test_people_cost_what_rows_cost():
@@ -541,7 +541,7 @@ def test_batches_of_whole_people_give_what_the_whole_gives(estimator, mechanism,
     labels = (pl.Series(groups[part]) for part in parts)
     fitted.fit_batches(iter(batches), groups=labels, groups_are_whole=True)
     assert np.array_equal(released(fitted), expected)
-    assert fitted.privacy_.neighbours == PEOPLE
+    assert fitted.privacy_.neighbours == Neighbours.PEOPLE
 
 
 def test_quantiles_are_those_of_a_random_row_of_a_random_person(rng):
@@ -574,7 +574,7 @@ def test_auto_is_aq_with_groups():
     budget = Budget(1.0, "eps")
     with_rows = plan_release(quantiles, **request).mechanism
     assert type(with_rows.choice(quantiles[0], budget)).__name__ == "JointExponential"
-    with_people = plan_release(quantiles, neighbours=PEOPLE, **request).mechanism
+    with_people = plan_release(quantiles, neighbours=Neighbours.PEOPLE, **request).mechanism
     assert type(with_people).__name__ == "ApproximateQuantiles"
 
 
@@ -632,7 +632,7 @@ def test_fit_transform_takes_groups(estimator, rng):
     estimator = clone(estimator).set_params(random_state=0)
     expected = clone(estimator).fit(X, groups=groups).transform(X)
     assert np.array_equal(estimator.fit_transform(X, groups=groups), expected)
-    assert estimator.privacy_.neighbours == PEOPLE
+    assert estimator.privacy_.neighbours == Neighbours.PEOPLE
 
 
 @both
@@ -641,9 +641,9 @@ def test_a_pipeline_passes_groups_by_the_name_of_the_step(estimator, rng):
     y = (X[:, 0] > 0).astype(int)
     pipeline = Pipeline([("dpq", clone(estimator)), ("model", LogisticRegression())])
     pipeline.fit(X, y, dpq__groups=groups)
-    assert pipeline["dpq"].privacy_.neighbours == PEOPLE
+    assert pipeline["dpq"].privacy_.neighbours == Neighbours.PEOPLE
     pipeline.fit(X, y)
-    assert pipeline["dpq"].privacy_.neighbours == ROWS
+    assert pipeline["dpq"].privacy_.neighbours == Neighbours.ROWS
 
 
 @both
@@ -662,7 +662,7 @@ def test_metadata_routing_passes_groups_to_the_transformer_and_to_the_splitter(e
         pipeline = make_pipeline(watched, LogisticRegression())
         search = GridSearchCV(pipeline, {"logisticregression__C": [1.0]}, cv=GroupKFold(3))
         search.fit(X, y, groups=groups)
-    assert search.best_estimator_[0].privacy_.neighbours == PEOPLE
+    assert search.best_estimator_[0].privacy_.neighbours == Neighbours.PEOPLE
     *of_folds, of_all = seen
     assert len(of_folds) == 3 and of_all == (200, set(range(60)))
     for n_rows, people in of_folds:  # whole people are left out of each fold

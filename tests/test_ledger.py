@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpq_sklearn.accounting.conversions import eps_of_zcdp, rho_of_approximate_dp
-from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, best_composition, compose
+from dpq_sklearn.accounting.losses import PrivacyLoss, best_composition, compose
+from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger.file import LedgerError, with_release
 from dpq_sklearn.ledger.ledger import BudgetExceededError, BudgetLeft, PrivacyLedger, charge, opened
 
@@ -434,7 +435,8 @@ def test_any_file_name_works(tmp_path, name):
 
 @pytest.mark.parametrize("in_memory", [False, True])
 @pytest.mark.parametrize(
-    ("word", "own", "other"), [("rows", ROWS, PEOPLE), ("people", PEOPLE, ROWS)]
+    ("word", "own", "other"),
+    [("rows", Neighbours.ROWS, Neighbours.PEOPLE), ("people", Neighbours.PEOPLE, Neighbours.ROWS)],
 )
 def test_rows_and_people_do_not_add_up_under_one_cap(path, in_memory, word, own, other):
     ledger = PrivacyLedger(None if in_memory else path, eps=1.0, neighbours=word)
@@ -452,12 +454,12 @@ def test_rows_and_people_do_not_add_up_under_one_cap(path, in_memory, word, own,
 
 
 def test_new_ledger_counts_rows_and_keeps_what_it_was_made_for(path):
-    assert PrivacyLedger(path, eps=1.0).neighbours == ROWS
+    assert PrivacyLedger(path, eps=1.0).neighbours == Neighbours.ROWS
     PrivacyLedger(path, eps=1.0, neighbours="rows")
     with pytest.raises(ValueError, match="neighbours that differ by"):
         PrivacyLedger(path, neighbours="people")
     people = PrivacyLedger(path + "2", neighbours="people")
-    assert PrivacyLedger(path + "2").neighbours == PEOPLE
+    assert PrivacyLedger(path + "2").neighbours == Neighbours.PEOPLE
     assert "about people" in repr(people)
 
 
@@ -465,10 +467,10 @@ def test_numbers_count_for_whomever_the_ledger_protects():
     ledger = PrivacyLedger(eps=1.0, neighbours="people")
     assert ledger.check(0.5)
     ledger.spend(0.5, what="a histogram")
-    assert ledger.spent() == PrivacyLoss(0.5, 0.0, 0.125, neighbours=PEOPLE)
+    assert ledger.spent() == PrivacyLoss(0.5, 0.0, 0.125, neighbours=Neighbours.PEOPLE)
 
 
-@pytest.mark.parametrize("bad", ["users", ROWS.upper(), 1, ["rows"]])
+@pytest.mark.parametrize("bad", ["users", Neighbours.ROWS.upper(), 1, ["rows"]])
 def test_other_neighbours_are_refused(path, bad):
     with pytest.raises(ValueError, match='neighbours must be "rows" or "people"'):
         PrivacyLedger(path, neighbours=bad)

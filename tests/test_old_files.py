@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpq_sklearn import PrivacyLedger
+from dpq_sklearn.accounting.neighbours import Neighbours
 from tests.recorded import columns
 
 DATA = Path(__file__).parent / "data"
@@ -37,13 +38,14 @@ def test_fitted_transformers_of_an_earlier_version_load_and_work():
     assert transformer.transform(X).shape == X.shape
     assert len(discretizer.quality_report()["verdict"]) == 3
     assert discretizer.privacy_.eps == 1.0
-    assert "person" in discretizer.privacy_.neighbours
+    assert discretizer.privacy_.neighbours == Neighbours.PEOPLE
 
 
 @needs_a_new_numpy
 def test_losses_of_an_earlier_version_load():
     loss = _load("loss")
     assert (loss.eps, loss.delta) == (1.0, 1e-6)
+    assert loss.neighbours is Neighbours.ROWS
     assert _load("plan_total").eps == 1.0
 
 

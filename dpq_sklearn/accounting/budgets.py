@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,21 @@ import numpy as np
 DRAW_ERROR = 2.0**-41
 # For the rounding of sums, products and square roots of public numbers in accounts.
 ROUNDING = 2.0**-16
+
+
+class Unit(str, Enum):
+    """What a budget is counted in."""
+
+    EPS = "eps"  # pure DP
+    RHO = "rho"  # zCDP
+    DRAW = "draw"  # the least eps of the draws that a record meets, by optimal composition
+
+    def __str__(self):
+        return self.value
+
+
+class BudgetTooSmall(ValueError):
+    """A budget is too little for so many private numbers to be guaranteed in floating point."""
 
 
 class Cost(NamedTuple):
@@ -25,23 +41,26 @@ class Cost(NamedTuple):
 class Budget:
     """What a mechanism may spend on one column: so much of a unit.
 
-    The unit is "eps" (pure DP), "rho" (zCDP), or "draw": the least eps of the exponential draws
-    that a record meets, if optimal composition has worked out what all of them cost together.
+    A budget of draws is the least eps of the exponential draws that a record meets, if optimal
+    composition has worked out what all of them cost together.
     """
 
     amount: float
-    unit: str
+    unit: Unit
 
     def __post_init__(self):
-        if self.unit not in ("eps", "rho", "draw") or not 0 < self.amount < math.inf:
+        if self.unit not in tuple(Unit) or not 0 < self.amount < math.inf:
             raise ValueError(
-                f"a budget is a positive amount of 'eps', 'rho' or 'draw', got {self!r}."
+                f"a budget is a positive amount of {', '.join(Unit)}, got {self.amount!r} of "
+                f"{self.unit!r}."
             )
+
+        object.__setattr__(self, "unit", Unit(self.unit))
 
     @property
     def norm(self):
         """Which norm of the eps of several exponential mechanisms it limits: sum, or squares."""
-        return 1 if self.unit == "eps" else 2
+        return 1 if self.unit is Unit.EPS else 2
 
     def part(self, share):
         """Return this share (at most 1) of the budget."""
@@ -53,7 +72,7 @@ class Budget:
         An exponential mechanism with eps is eps-bounded-range, hence eps^2/8-zCDP (Cesar, Rogers
         2021, Lemma 3.2). This holds for no other kind of mechanism.
         """
-        return math.sqrt(8 * self.amount) if self.unit == "rho" else self.amount
+        return math.sqrt(8 * self.amount) if self.unit is Unit.RHO else self.amount
 
     def before_rounding(self, n_draws, error=DRAW_ERROR):
         """Return the budget of an ideal mechanism whose floating-point twin spends this one.
@@ -62,7 +81,7 @@ class Budget:
         """
         ideal = self.amount * (1 - ROUNDING) - _rounding_cost(self, n_draws, error)
         if not ideal > self.amount / 2:
-            raise ValueError(
+            raise BudgetTooSmall(
                 f"{self.unit} must be larger for {n_draws} private numbers: {self.amount:.3g} a "
                 "feature is too little to be guaranteed in floating point."
             )
@@ -76,7 +95,7 @@ def _rounding_cost(budget, n_draws, error):
     sum(w_i e_i + 4k), or in zCDP sum((w_i e_i + 4k)^2 / 8), where k is the error of one draw. The
     mixed term of the square is at most k sqrt(n) sqrt(8 rho) by Cauchy-Schwarz.
     """
-    if budget.unit == "rho":
+    if budget.unit is Unit.RHO:
         return error * math.sqrt(8 * n_draws * budget.amount) + 2 * n_draws * error**2
     return 4 * n_draws * error
 
@@ -87,8 +106,8 @@ def exponential_cost(eps_of_draws, n_draws, error=DRAW_ERROR):
     `n_draws` is how many there are in all: a record may have a little weight in more of them.
     """
     ideal = {
-        "eps": math.fsum(eps_of_draws),
-        "rho": math.fsum(eps**2 for eps in eps_of_draws) / 8,
+        Unit.EPS: math.fsum(eps_of_draws),
+        Unit.RHO: math.fsum(eps**2 for eps in eps_of_draws) / 8,
     }
     costs = [
         amount + _rounding_cost(Budget(amount, unit), n_draws, error)

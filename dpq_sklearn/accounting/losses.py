@@ -4,11 +4,8 @@ import math
 from dataclasses import dataclass, replace
 
 from dpq_sklearn.accounting.conversions import eps_of_zcdp
+from dpq_sklearn.accounting.neighbours import Neighbours, checked_neighbours
 from dpq_sklearn.checks import checked_delta
-
-# Which datasets are neighbours. The costs of the two kinds do not add up.
-ROWS = "add or remove one row"
-PEOPLE = "add or remove one person (all rows of a group)"
 
 
 @dataclass(frozen=True)
@@ -24,8 +21,9 @@ class PrivacyLoss:
         is known.
     pure_eps : float or None, default=None
         The release is also (pure_eps, 0)-DP. None is `eps` if delta is 0, otherwise infinite.
-    neighbours : str
-        Which datasets count as neighbours: those that differ by one row, or by one person.
+    neighbours : {"rows", "people"}
+        Which datasets count as neighbours: those that differ by one row, or by one person. It is
+        printed in words.
     os_randomness : bool
         Whether the noise came from the operating system's generator. With a seed the promise
         holds only against those who do not know the seed.
@@ -44,7 +42,7 @@ class PrivacyLoss:
     delta: float
     rho: float
     pure_eps: float | None = None
-    neighbours: str = ROWS
+    neighbours: str = Neighbours.ROWS
     os_randomness: bool = True
     account: str = "sum of eps"
 
@@ -56,8 +54,15 @@ class PrivacyLoss:
             )
         known = math.inf if self.pure_eps is None else self.pure_eps
         object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else known)
-        if self.neighbours not in (ROWS, PEOPLE):
-            raise ValueError(f"neighbours must be {ROWS!r} or {PEOPLE!r}, got {self.neighbours!r}.")
+        object.__setattr__(self, "neighbours", checked_neighbours(self.neighbours))
+
+    def __getstate__(self):
+        # Plain values, so that pickles outlast a change of the layout.
+        return vars(self) | {"neighbours": self.neighbours.value}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
 
     def eps_at(self, delta):
         """Return the smallest eps known for which the release is (eps, `delta`)-DP.

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from dpq_sklearn.accounting.losses import ROWS
+from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.checks import checked_random_state, checked_request, shown
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.estimators.compat import (
@@ -315,7 +315,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         changes = {self._count_parameter: counts, "feature_weights": weights, "bounds": None}
         return self._with(**changes)._plan(n_features).loss
 
-    def _plan(self, n_features, default_resolution=FULL_RESOLUTION, neighbours=ROWS):
+    def _plan(self, n_features, default_resolution=FULL_RESOLUTION, neighbours=Neighbours.ROWS):
         names = getattr(self, "feature_names_in_", None)
         if isinstance(getattr(self, self._count_parameter), str):  # "auto"
             candidates = [[n] * n_features for n in self._auto_bins]

@@ -17,7 +17,8 @@ from textwrap import shorten
 from typing import NamedTuple
 
 from dpq_sklearn.accounting.conversions import eps_of_pure, rho_of_approximate_dp, rho_of_pure
-from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, best_composition, compose
+from dpq_sklearn.accounting.losses import PrivacyLoss, best_composition, compose
+from dpq_sklearn.accounting.neighbours import Neighbours, checked_neighbours
 from dpq_sklearn.checks import checked_delta, checked_positive, shown
 from dpq_sklearn.ledger import file as ledger_file
 from dpq_sklearn.ledger import memory as ledger_memory
@@ -30,7 +31,6 @@ _SLACK = 2.0**-40
 # Records stay small: of more names than this they hold the number, of a longer detail the start.
 _MOST_NAMES = 100
 _LONGEST_DETAIL = 300
-_NEIGHBOURS = {None: None, "rows": ROWS, "people": PEOPLE}
 
 
 class BudgetExceededError(ValueError):
@@ -120,9 +120,9 @@ class PrivacyLedger:
 
     def __init__(self, path=None, eps=None, delta=None, rho=None, *, neighbours=None):
         caps = _checked_caps(eps, delta, rho)
-        neighbours = _checked_neighbours(neighbours)
+        neighbours = None if neighbours is None else checked_neighbours(neighbours)
         self._path = None if path is None else _checked_path(path, "path")
-        new = new_contents(caps, neighbours or ROWS)
+        new = new_contents(caps, (neighbours or Neighbours.ROWS).value)
         if self._path is None:
             self._ledger_id = new.ledger_id
             ledger_memory.create(new)
@@ -150,7 +150,7 @@ class PrivacyLedger:
     @property
     def neighbours(self):
         """Which datasets are neighbours in all its releases, as in :class:`PrivacyLoss`."""
-        return self._contents().neighbours
+        return Neighbours(self._contents().neighbours)
 
     def with_note(self, note):
         """Return this ledger with a note that is written into every record made through it.
@@ -303,10 +303,11 @@ class PrivacyLedger:
                 f"the privacy ledger {self._path!r} is not the one that this object was made for: "
                 "it was deleted and created anew, and what had been spent is missing from it."
             )
-        if neighbours not in (contents.neighbours, None):
+        of_ledger = Neighbours(contents.neighbours)
+        if neighbours not in (of_ledger, None):
             raise ValueError(
                 f"the privacy ledger {self._place} is for neighbours that differ by "
-                f"{contents.neighbours!r}, got {neighbours!r}. Their costs do not add up: use one "
+                f"{of_ledger!r}, got {neighbours!r}. Their costs do not add up: use one "
                 'ledger with neighbours="rows" and another one with neighbours="people".'
             )
 
@@ -441,12 +442,6 @@ def _checked_caps(eps, delta, rho):
     if delta is not None:
         return Caps(eps, checked_delta(delta), rho)
     return Caps(eps, None if eps is None else 0.0, rho)
-
-
-def _checked_neighbours(neighbours):
-    if not isinstance(neighbours, (str, type(None))) or neighbours not in _NEIGHBOURS:
-        raise ValueError(f'neighbours must be "rows" or "people", got {shown(neighbours)}.')
-    return _NEIGHBOURS[neighbours]
 
 
 def _checked_path(path, name):

@@ -3,7 +3,8 @@
 import importlib
 from dataclasses import replace
 
-from dpq_sklearn.accounting.losses import PEOPLE, best_composition
+from dpq_sklearn.accounting.losses import best_composition
+from dpq_sklearn.accounting.neighbours import Neighbours
 
 
 def total_of(contents, more=()):
@@ -24,7 +25,8 @@ def sentence(contents):
     parts = [f"{spent:g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(contents)]
     spent = " and ".join(parts) or in_words(total_of(contents))
     releases = f"{len(contents.rows)} release{'s' * (len(contents.rows) != 1)}"
-    return f"{spent} spent in {releases}{' about people' * (contents.neighbours == PEOPLE)}"
+    is_about_people = Neighbours(contents.neighbours) is Neighbours.PEOPLE
+    return f"{spent} spent in {releases}{' about people' * is_about_people}"
 
 
 def in_words(cost):

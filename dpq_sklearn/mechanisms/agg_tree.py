@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import Cost
+from dpq_sklearn.accounting.budgets import BudgetTooSmall, Cost
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.protocol import Mechanism
@@ -57,7 +57,7 @@ class AggregateTree(Mechanism):
         """Return the standard deviation of the noise of a leaf's count."""
         try:
             return self._noise(budget, self.branching**self.height).deviation()
-        except ValueError:
+        except BudgetTooSmall:
             return math.inf
 
 

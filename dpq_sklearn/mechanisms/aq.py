@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget, Cost, exponential_cost
+from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget, Cost, Unit, exponential_cost
 from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.engine import exponential
 from dpq_sklearn.engine.exponential import Nodes
@@ -98,7 +98,7 @@ class ApproximateQuantiles(Mechanism):
         early = min(early, np.linalg.norm(levels[-2:], budget.norm))  # whatever the pattern is
         ideal = budget.before_rounding(len(probabilities))
         least = ideal.amount
-        if budget.unit != "draw":
+        if budget.unit is not Unit.DRAW:
             least = ideal.exponential_eps() / np.linalg.norm(levels, budget.norm)
         return (least * levels).tolist(), float(least * early)
 
@@ -175,7 +175,7 @@ class ApproximateQuantiles(Mechanism):
         error = 4 * sum(map(len, probabilities)) * DRAW_ERROR
         eps, delta, first = max(eps - error, eps / 2), delta * (1 - error), 2 * count_eps
         scale = largest_scale(tuple(pattern), eps, delta, tuple(instead), first)
-        return tuple(Budget(scale * weight, "draw") for weight in weights)
+        return tuple(Budget(scale * weight, Unit.DRAW) for weight in weights)
 
     def rank_deviations(self, probabilities, budget):
         nodes, eps = self.nodes_and_eps(probabilities, budget)

@@ -5,6 +5,7 @@ quantiles the errors in rank have known variances, and the choice follows from t
 docs/paper_results.md says how far the experiments bear it out.
 """
 
+from dpq_sklearn.accounting.budgets import Unit
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
 from dpq_sklearn.mechanisms.protocol import Mechanism
@@ -28,7 +29,7 @@ class AutomaticChoice(Mechanism):
     def choice(self, probabilities, budget):
         """Return the mechanism for these quantiles and this budget."""
         m, aq, joint_exp = len(probabilities), self._aq, self._joint_exp
-        if budget.unit == "draw" or m >= FEWEST_ALWAYS_AQ:
+        if budget.unit is Unit.DRAW or m >= FEWEST_ALWAYS_AQ:
             return aq
         of_aq, of_joint_exp = (one.typical_error(probabilities, budget) for one in (aq, joint_exp))
         if of_joint_exp >= CLEARLY_LESS * of_aq:

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import DRAW_ERROR, Cost, exponential_cost
+from dpq_sklearn.accounting.budgets import DRAW_ERROR, Cost, Unit, exponential_cost
 
 # Less noise than this has outcomes so improbable that a float cannot hold their probability.
 # A larger budget is not spent in full.
@@ -36,9 +36,9 @@ class CountNoise:
 
     def __init__(self, budget, n_counts=1, sensitivity=1):
         self._n_counts, self._sensitivity, self._budget = n_counts, sensitivity, budget
-        self._error = DRAW_ERROR if budget.unit == "eps" else math.sqrt(DRAW_ERROR / 2)
+        self._error = DRAW_ERROR if budget.unit is Unit.EPS else math.sqrt(DRAW_ERROR / 2)
         ideal = budget.before_rounding(n_counts, self._error).amount
-        if budget.unit == "eps":
+        if budget.unit is Unit.EPS:
             self._rate = min(ideal / sensitivity, LARGEST_RATE)
             self._variance = 2 / self._rate**2
         else:
@@ -46,13 +46,13 @@ class CountNoise:
 
     def draw(self, randomness):
         """Return the noise of all counts: int64."""
-        if self._budget.unit == "eps":
+        if self._budget.unit is Unit.EPS:
             return discrete_laplace(self._rate, self._n_counts, randomness)
         return discrete_gaussian(self._variance, self._n_counts, randomness)
 
     def cost(self):
         """Return what it costs in eps and in rho."""
-        if self._budget.unit == "rho":
+        if self._budget.unit is Unit.RHO:
             eps_of_rho = 2 * self._sensitivity / math.sqrt(self._variance)  # sqrt(8 rho)
             return Cost(math.inf, exponential_cost([eps_of_rho], self._n_counts, self._error).rho)
         eps = exponential_cost([self._rate * self._sensitivity], self._n_counts).eps

@@ -4,6 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from functools import lru_cache
 
+from dpq_sklearn.accounting.budgets import BudgetTooSmall
+
 
 class Mechanism(ABC):
     """A way to release the quantiles of columns.
@@ -37,7 +39,7 @@ class Mechanism(ABC):
         """Return a number to compare accounts and mechanisms by: the mean error in rank, or inf."""
         try:
             return float(self.rank_deviations(probabilities, budget).mean())
-        except ValueError:  # too little to be guaranteed in floating point
+        except BudgetTooSmall:  # too little to be guaranteed in floating point
             return math.inf
 
     def composed_budgets(self, probabilities, shares, eps, delta, count_eps=0.0):

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from dpq_sklearn.accounting.losses import PEOPLE, ROWS
+from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.reading.containers import MISSING_TYPES, library_of
 
@@ -24,7 +24,7 @@ _NEVER_MISSING = {int, str, bytes, bool}
 
 def neighbours_of(groups):
     """Return which datasets are neighbours: with groups those that differ by one person."""
-    return ROWS if groups is None else PEOPLE
+    return Neighbours.ROWS if groups is None else Neighbours.PEOPLE
 
 
 def checked_groups(groups, n_rows):

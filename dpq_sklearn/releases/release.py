@@ -15,9 +15,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import Budget, Cost, feature_shares
+from dpq_sklearn.accounting.budgets import Budget, BudgetTooSmall, Cost, feature_shares
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
-from dpq_sklearn.accounting.losses import PEOPLE, ROWS, PrivacyLoss, most_of_each
+from dpq_sklearn.accounting.losses import PrivacyLoss, most_of_each
+from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.checks import checked_request
 from dpq_sklearn.engine.grid import FULL_RESOLUTION, Grid, make_grid
 from dpq_sklearn.engine.random import Randomness, make_randomness
@@ -120,7 +121,7 @@ def _plan(
     resolution=FULL_RESOLUTION,
     with_count=False,
     count_decides=False,
-    neighbours=ROWS,
+    neighbours=Neighbours.ROWS,
     adds_up=False,
 ):
     """Return the plan by the account that promises the least error.
@@ -130,7 +131,7 @@ def _plan(
     have different accounts, and no composition covers the choice: its eps is set aside first. In a
     ledger eps or rho add up whatever earlier releases decided, so there nothing is set aside.
     """
-    mechanism = checked_mechanism(mechanism, with_groups=neighbours == PEOPLE)
+    mechanism = checked_mechanism(mechanism, with_groups=neighbours == Neighbours.PEOPLE)
     shares = tuple(feature_shares(len(quantiles), weights).tolist())
     count_is_apart = count_decides and not adds_up
     share_of_count = COUNT_SHARE if with_count else 0.0
@@ -188,13 +189,15 @@ def plan_fit(candidates, **request):
     """
     request |= {"with_count": True, "count_decides": len(candidates) > 1}
     plans = [plan_release(candidates[0], **request)]
-    with suppress(ValueError):  # floats cannot guarantee so many quantiles: the plans before stay
+    with suppress(
+        BudgetTooSmall
+    ):  # floats cannot guarantee so many quantiles: the plans before stay
         plans.extend(plan_release(quantiles, **request) for quantiles in candidates[1:])
     price = most_of_each([plan.loss for plan in plans])
     return replace(plans[0], loss=price, finer_plans=tuple(plans[1:]))
 
 
-def plan_counts(n_counts, *, eps, delta, rho, parts=1, neighbours=ROWS):
+def plan_counts(n_counts, *, eps, delta, rho, parts=1, neighbours=Neighbours.ROWS):
     """Return the plan for counts that a record changes by at most 1 in all: the least noise."""
     eps, delta, rho = checked_request(eps, delta, rho)
     plans = [
