@@ -13,6 +13,7 @@ from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.reading import summaries as summaries_module
+from dpq_sklearn.reading.engines.parts import PartSummary, merged_parts
 from dpq_sklearn.reading.summaries import (
     EMPTY_SUMMARY,
     SUMMARY_RESOLUTION,
@@ -135,13 +136,11 @@ def test_pickles_are_small_and_exact(first, weight):
 
 
 def test_parts_are_merged_column_by_column():
-    pytest.importorskip("dask")
-    from dpq_sklearn.reading.engines.dask import merge_parts
-
     grid = tiny_grid(4, 1)
-    parts = [(2, [summary_of([0.5], grid, 0), summary_of([1.5], grid, 0)]) for _ in range(3)]
-    n_rows, (first, second) = merge_parts(parts)
-    assert n_rows == 6
+    part = PartSummary(2, [summary_of([0.5], grid, 0), summary_of([1.5], grid, 0)])
+    merged = merged_parts([part] * 3)
+    first, second = merged.summaries
+    assert merged.n_records == 6
     assert_same(first, [0], [3 * RECORD_WEIGHT])
     assert_same(second, [1], [3 * RECORD_WEIGHT])
 

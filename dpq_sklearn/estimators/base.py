@@ -1,6 +1,8 @@
 """What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
 
 from copy import copy
+from dataclasses import replace
+from functools import partial
 from inspect import getdoc
 from itertools import chain, repeat, zip_longest
 from numbers import Integral, Real
@@ -25,9 +27,11 @@ from dpq_sklearn.estimators.compat import (
 from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
 from dpq_sklearn.forecast import enough_data as quality
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.reading.containers import checked_table, library_of, no_data_in_frames
+from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
+from dpq_sklearn.reading.engines.protocol import RowMap
+from dpq_sklearn.reading.engines.registry import collection_of
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
-from dpq_sklearn.reading.sources import Batches, Table
+from dpq_sklearn.reading.sources import Batches
 from dpq_sklearn.reading.threads import Progress
 from dpq_sklearn.releases.release import pay, plan_fit, release
 
@@ -142,20 +146,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             method = f"{type(self).__name__}.fit()"
             raise TypeError(f"{method} got an unexpected keyword argument {name!r}.{why}")
         draft = self._draft()
-        if is_dask(X):
-            from dpq_sklearn.reading.engines.dask import Collection, meta_of
+        collection = collection_of(X, groups)
+        table = draft._checked_table(collection.typed_rows(), reset=True)
+        source = collection.source(table, self.n_jobs)
 
-            if groups is not None:
-                raise ValueError(
-                    "groups must be None for a dask collection: a person may be spread over its "
-                    "partitions. Use fit_batches with batches that hold whole people."
-                )
-            draft._checked_table(meta_of(X), reset=True)
-            source = Collection(X)
-        else:
-            X = draft._checked_table(X, reset=True)
-            groups = None if groups is None else checked_groups(groups, X.shape[0])
-            source = Table(X, self.n_jobs, groups)
         with no_data_in_frames():
             return self._fit_draft(draft, source, "fit", groups)
 
@@ -359,24 +353,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             The transformed rows; of a dask collection lazily, in the same kind of container.
         """
         check_is_fitted(self)
-        if not is_dask(X):
-            return self._transform_rows(X)
-        from dpq_sklearn.reading.engines.dask import is_frame, map_rows, meta_of
-
-        output = output_container(self)
-        if output != "default":
-            raise ValueError(
-                "dask collections keep their container: transform_output must be 'default' for "
-                f"them, got {output!r}."
-            )
-        meta = self._transform_rows(meta_of(X))
-        if is_frame(X) and sparse.issparse(meta):
-            raise ValueError(
-                'a dask DataFrame cannot hold the sparse rows of encode="onehot": set '
-                'encode="onehot-dense" or "ordinal", or transform a dask Array.'
-            )
-        names = self.get_feature_names_out()
-        return map_rows(X, self._for_workers()._transform_rows, meta, names)
+        row_map = self._row_map("_transform_rows", self.get_feature_names_out)
+        return collection_of(X).map_rows(replace(row_map, output=output_container(self)))
 
     def inverse_transform(self, X):
         """Map transformed rows back, to a value in each bin or at each share.
@@ -392,13 +370,12 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             The centres of the bins, or the values at the shares; NaN where they are missing.
         """
         check_is_fitted(self)
-        if not is_dask(X):
-            return self._inverse_transform_rows(X)
-        from dpq_sklearn.reading.engines.dask import map_rows, meta_of
+        names = partial(_check_feature_names_in, self)
+        return collection_of(X).map_rows(self._row_map("_inverse_transform_rows", names))
 
-        meta = self._inverse_transform_rows(0 * meta_of(X))
-        names = _check_feature_names_in(self)
-        return map_rows(X, self._for_workers()._inverse_transform_rows, meta, names)
+    def _row_map(self, method, names):
+        """Return a method of this estimator as a map of rows."""
+        return RowMap(getattr(self, method), getattr(self._for_workers(), method), names)
 
     def _for_workers(self):
         """Return this estimator without what a worker has no use for."""
@@ -428,8 +405,3 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def is_dask(X):
-    """Return whether `X` is a dask collection, without importing dask."""
-    return library_of(X) in ("dask", "dask_expr")

@@ -1,0 +1,30 @@
+"""Tables in memory: the engine that needs none."""
+
+from dataclasses import dataclass
+
+from dpq_sklearn.reading.groups import checked_groups
+from dpq_sklearn.reading.sources import Table
+
+
+@dataclass(frozen=True)
+class MemoryCollection:
+    """A table in memory, or what scikit-learn can make one of."""
+
+    X: object
+    groups: object = None
+
+    def typed_rows(self):
+        """Return the table itself."""
+        return self.X
+
+    def source(self, table, n_jobs):
+        """Return a source that sorts the columns in threads."""
+        groups = self.groups
+        if groups is not None:
+            groups = checked_groups(groups, table.shape[0])
+
+        return Table(table, n_jobs, groups)
+
+    def map_rows(self, row_map):
+        """Return the function of the rows, at once."""
+        return row_map.function(self.X)
