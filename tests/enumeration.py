@@ -5,7 +5,7 @@ Many datasets are the columns of one `Ranks`, so that all their nodes are worked
 
 import itertools
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,8 +18,11 @@ from dpq_sklearn.engine.exponential import (
     node_runs,
     rank_intervals,
 )
-from dpq_sklearn.engine.grid import Grid
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
+from dpq_sklearn.engine.grid import FloatGrid
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.engine.round_numbers import RoundNumbers
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
+from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.reading.summaries import Summary
 
@@ -27,32 +30,36 @@ AQ = aq_module.ApproximateQuantiles()
 _NODES_AT_ONCE = 2**13
 
 
-def tiny_grid(n_cells, positions_per_cell, is_open=(False, False), kind=Grid, cells_a_unit=1):
+def tiny_grid(n_cells, positions_per_cell, is_open=(False, False), kind=FloatGrid, cells_a_unit=1):
     """One column with the cells [0, 1), [1, 2), ..., all of measure 1."""
-    fields = (0.0, (n_cells - 0.5) / cells_a_unit, *is_open, 10, 2**42 // cells_a_unit)
-    return kind(*(np.array([field]) for field in fields), positions_per_cell)
+    return kind(
+        low=np.array([0.0]),
+        high=np.array([(n_cells - 0.5) / cells_a_unit]),
+        is_open_low=np.array([is_open[0]]),
+        is_open_high=np.array([is_open[1]]),
+        smallest_exponent=np.array([10]),
+        steps_per_cell=np.array([2**42 // cells_a_unit]),
+        positions_per_cell=positions_per_cell,
+    )
 
 
 def side_by_side(grids):
     """The columns of several grids as those of one."""
     names = ("low", "high", "is_open_low", "is_open_high", "smallest_exponent", "steps_per_cell")
-    fields = (np.concatenate([getattr(grid, name) for grid in grids]) for name in names)
-    return Grid(*fields, grids[0].positions_per_cell)
+    columns = {name: np.concatenate([getattr(grid, name) for grid in grids]) for name in names}
+    return FloatGrid(**columns, positions_per_cell=grids[0].positions_per_cell)
 
 
-class LumpyGrid(Grid):
+class LumpyGrid(FloatGrid):
     """A tiny grid on which integers have 3 more than the measure of other cells."""
 
-    def __getitem__(self, columns):
-        return LumpyGrid(**vars(super().__getitem__(columns)))
-
     @cached_property
-    def _powers(self):
-        return np.array([10**9])
-
-    @cached_property
-    def _round_measures(self):
-        return np.full((1, self.low.size), 3)
+    def _round_numbers(self):
+        return RoundNumbers(
+            first_decade=np.full(self.low.size, 3),
+            powers=np.array([10**9]),
+            measures=np.full((1, self.low.size), 3),
+        )
 
 
 def lumpy_grid(positions_per_cell, n_cells=4):
@@ -70,7 +77,7 @@ def cell_measures(grid):
 def column_of(counts, grid):
     """The ranks of a column with so many records in each cell."""
     cells = np.repeat(np.arange(grid.end[0]), counts)
-    return Ranks.of_sorted(grid.lower_edges(cells, np.zeros_like(cells))[None], grid)
+    return SortedRanks.of_rows(grid.lower_edges(cells, np.zeros_like(cells))[None], grid)
 
 
 def summary_of(counts, grid):
@@ -81,7 +88,7 @@ def summary_of(counts, grid):
 def ranks_of_weights(weights, grid):
     """The ranks of many datasets: one column for each row of weights, which has one a cell."""
     summaries = [Summary(np.flatnonzero(row), row[row > 0]) for row in np.asarray(weights)]
-    return Ranks.of_summaries(summaries, grid[np.zeros(len(summaries), dtype=int)])
+    return WeightedRanks.of_summaries(summaries, grid[np.zeros(len(summaries), dtype=int)])
 
 
 def datasets(n_cells, most):
@@ -194,66 +201,68 @@ def levels_of(quantiles, budgets):
 
 def rows_of(level):
     """The nodes of a level, one by one."""
-    return zip(*(field.tolist() for field in level), strict=True)
+    return [level[[row]] for row in range(level.column.size)]
 
 
 def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leaves=False):
     """Return the root of the exact distributions of AQ, for all columns of `ranks`.
 
-    `split_rank` and `all_leaves` make other mechanisms of it, which need not be private.
+    Every node is made by the function that makes those of a release, after every history of draws
+    above it. `split_rank` and `all_leaves` make other mechanisms of it, which need not be private.
     """
-    grid, n_datasets = ranks.grid, ranks.total_weights.size
-    per_cell, last_end = grid.positions_per_cell, len(quantiles) + 1
-    rows = {}
-    for level in levels_of([quantiles], [budget]):
-        rows |= {row[4:6]: row for row in rows_of(level)}
+    n_datasets = ranks.total_weights.size
+    last_end = len(quantiles) + 1
+    nodes_between = {
+        (int(node.below[0]), int(node.above[0])): node
+        for level in levels_of([quantiles], [budget])
+        for node in rows_of(level)
+    }
 
-    def visit(below, above, positions, split_ranks):
-        if (below, above) not in rows:
+    def visit(below, above, estimates):
+        """Return the draws between two ends; `estimates` has rows (dataset, history)."""
+        if (below, above) not in nodes_between:
             return None
-        _, eps, _, here, _, _, beyond, q, is_leaf, _ = rows[below, above]
-        is_released = np.array((below > 0, above < last_end))
-        is_open = ~is_released & (grid.is_open_low[0], grid.is_open_high[0])
-        known = beyond if beyond >= 0 else (above if is_open[0] else below)
-        n_histories = positions[below].size
-        shape = n_datasets, n_histories
-        of_all = [np.broadcast_to(positions[end], shape).ravel() for end in (below, above, known)]
-        column = np.repeat(np.arange(n_datasets), n_histories)
-        flags = [
-            np.repeat(of_ends[:, None], column.size, axis=1) for of_ends in (is_open, is_released)
-        ]
-        cells = (ends // per_cell for ends in of_all)
-        measure = aq_module.step_measure(grid, column, *cells, *flags)
-        nodes = Nodes(
-            column,
-            *of_all[:2],
-            *(split_ranks[end].ravel() for end in (below, above)),
-            *(np.full(column.size, value) for value in (q, eps)),
-            np.full(column.size, places_per_cell(grid, is_leaf or all_leaves)),
-            measure,
+        n_rows = len(estimates.positions)
+        n_histories = n_rows // n_datasets
+        level = nodes_between[below, above][np.zeros(n_rows, dtype=int)]
+        level = replace(
+            level,
+            column=np.repeat(np.arange(n_datasets), n_histories),
+            is_leaf=level.is_leaf | all_leaves,
         )
-        weights = place_weights(ranks, nodes).reshape(*shape, -1)
+        nodes = aq_module.nodes_of_level(ranks.grid, level, estimates, rows=np.arange(n_rows))
+
+        weights = place_weights(ranks, nodes).reshape(n_datasets, n_histories, -1)
         assert np.array_equal(weights > 0, np.broadcast_to(weights[:1] > 0, weights.shape))
         histories, drawn = np.nonzero(weights[0])
         next_history = np.full(weights.shape[1:], -1)
         next_history[histories, drawn] = np.arange(drawn.size)
-        if is_leaf:
-            return Draws(here, weights, next_history, ())
-        of_next = (np.arange(n_datasets)[:, None] * n_histories + histories).ravel()
-        ranks_here = split_rank(ranks, taken(nodes, of_next), np.tile(drawn, n_datasets))
-        positions = {end: at[histories] for end, at in positions.items()} | {here: drawn}
-        split_ranks = {end: at[:, histories] for end, at in split_ranks.items()}
-        split_ranks[here] = ranks_here.reshape(n_datasets, -1)
-        children = [visit(*ends, positions, split_ranks) for ends in ((below, here), (here, above))]
+
+        # One row for each dataset and each history that goes on with a draw of this node.
+        rows = (np.arange(n_datasets)[:, None] * n_histories + histories).ravel()
+        positions = np.tile(drawn, n_datasets)
+        here = int(level.index[0])
+        estimates = aq_module.Estimates(
+            n_quantiles=estimates.n_quantiles[rows],
+            positions=with_column(estimates.positions[rows], here, positions),
+            split_ranks=with_column(
+                estimates.split_ranks[rows], here, split_rank(ranks, taken(nodes, rows), positions)
+            ),
+        )
+        children = [visit(*ends, estimates) for ends in ((below, here), (here, above))]
         children = tuple(child for child in children if child is not None)
         return Draws(here, weights, next_history, children)
 
-    ends = per_cell * grid.first[:1], per_cell * grid.end[:1] - 1
-    end_ranks = np.zeros((n_datasets, 1), dtype=np.int64), per_cell * ranks.total_weights[:, None]
-    return visit(
-        0, last_end, dict(zip((0, last_end), ends, strict=True)),
-        dict(zip((0, last_end), end_ranks, strict=True)),
-    )  # fmt: skip
+    n_quantiles = np.full(n_datasets, len(quantiles))
+    ends = aq_module.Estimates.before_the_first_draw(ranks, n_quantiles)
+    return visit(0, last_end, ends)
+
+
+def with_column(matrix, column, values):
+    """A copy of a matrix with other values in one of its columns."""
+    matrix = matrix.copy()
+    matrix[:, column] = values
+    return matrix
 
 
 def worst_eps(draws, pairs, any_measure=False):
@@ -384,7 +393,8 @@ def hockey_stick(one, other, eps):
 def step_measure_of(grid, cuts, densities):
     """A base measure of one node: densities between ascending cells, its ends included."""
     cuts = np.array([cuts])
-    return StepMeasure(cuts, grid.measure_before(cuts, np.zeros_like(cuts)), np.array([densities]))
+    before = grid.measure_before(cuts, np.zeros_like(cuts))
+    return StepMeasure(cuts=cuts, before=before, densities=np.array([densities]))
 
 
 def even_measure(grid, lo, hi):
@@ -408,20 +418,29 @@ def middle_rank(ranks, position):
 
 def node_between(ranks, lo, hi, q, eps, is_leaf=False, measure=None):
     """A batch of one node of the first column, between two positions."""
-    end_ranks = middle_rank(ranks, lo), middle_rank(ranks, hi)
-    fields = 0, lo, hi, *end_ranks, q, eps, places_per_cell(ranks.grid, is_leaf)
-    measure = even_measure(ranks.grid, lo, hi) if measure is None else measure
-    return Nodes(*(np.array([field]) for field in fields), measure)
+    return Nodes(
+        column=np.array([0]),
+        lo=np.array([lo]),
+        hi=np.array([hi]),
+        lo_rank=np.array([middle_rank(ranks, lo)]),
+        hi_rank=np.array([middle_rank(ranks, hi)]),
+        q=np.array([q]),
+        eps=np.array([eps]),
+        places_per_cell=np.array([places_per_cell(ranks.grid, is_leaf)]),
+        measure=even_measure(ranks.grid, lo, hi) if measure is None else measure,
+    )
 
 
 def whole_node(ranks, q, eps, is_leaf=False, measure=None):
     """A batch of one node: the whole first column."""
     grid = ranks.grid
-    lo, hi = (int(end[0]) * grid.positions_per_cell for end in (grid.first, grid.end))
-    hi_rank = grid.positions_per_cell * int(ranks.total_weights[0])
-    measure = even_measure(grid, lo, hi - 1) if measure is None else measure
-    fields = 0, lo, hi - 1, 0, hi_rank, q, eps, places_per_cell(grid, is_leaf)
-    return Nodes(*(np.array([field]) for field in fields), measure)
+    lo = int(grid.first[0]) * grid.positions_per_cell
+    hi = int(grid.end[0]) * grid.positions_per_cell - 1
+    return replace(
+        node_between(ranks, lo, hi, q, eps, is_leaf, measure),
+        lo_rank=np.array([0]),
+        hi_rank=np.array([grid.positions_per_cell * int(ranks.total_weights[0])]),
+    )
 
 
 def repeated(nodes, times):
@@ -431,5 +450,10 @@ def repeated(nodes, times):
 
 def taken(thing, rows):
     """Nodes with their base measures, or base measures alone: those with these numbers."""
-    values = (getattr(thing, field.name) for field in fields(thing))
-    return type(thing)(*(taken(v, rows) if isinstance(v, StepMeasure) else v[rows] for v in values))
+    values = {field.name: getattr(thing, field.name) for field in fields(thing)}
+    return type(thing)(
+        **{
+            name: taken(value, rows) if isinstance(value, StepMeasure) else value[rows]
+            for name, value in values.items()
+        }
+    )

@@ -10,7 +10,8 @@ from scipy.stats import chisquare
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from tests.enumeration import ranks_of_weights, renyi_divergence, worst_log_ratio
 
 UNBOUNDED = (-np.inf, np.inf)
@@ -60,7 +61,7 @@ def worst_rho_of(exact, pairs, orders=(1.01, 2.0)):
 
 def sorted_column(values, bounds=UNBOUNDED):
     """The ranks of one column at full resolution."""
-    return Ranks.of_sorted(np.sort(np.array(values, dtype=float))[None], make_grid([bounds]))
+    return SortedRanks.of_rows(np.sort(np.array(values, dtype=float))[None], make_grid([bounds]))
 
 
 def sample(mechanism, counts, grid, quantiles, budget, seed, n_draws):
@@ -92,7 +93,7 @@ def simulated_rank_errors(mechanism, columns, quantiles, budget, seed=0):
     n_columns, n_rows = columns.shape
     grid = make_grid([UNBOUNDED])[np.zeros(n_columns, dtype=int)]
     released = mechanism.draw(
-        Ranks.of_sorted(columns, grid),
+        SortedRanks.of_rows(columns, grid),
         [quantiles] * n_columns,
         [budget] * n_columns,
         make_randomness(seed),

@@ -4,6 +4,7 @@ import functools
 import itertools
 import math
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from dpq_sklearn.accounting.composition import adaptive_delta
 from dpq_sklearn.engine.exponential import Scores, StepMeasure, draw
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
+from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms import level_shares
 from dpq_sklearn.mechanisms.aq import quantile_nodes
@@ -89,7 +92,8 @@ def nasty_measure(seed=0, spread=6.0):
         released, which = np.unique(np.array((lo, hi, beyond)).T, axis=0, return_inverse=True)
         streams = (np.random.default_rng(zlib.crc32(bytes(row)) + seed) for row in released)
         densities = 10.0 ** np.array([stream.uniform(-spread, 0, n_cells) for stream in streams])
-        return StepMeasure(cuts, grid.measure_before(cuts, columns[:, None]), densities[which])
+        before = grid.measure_before(cuts, columns[:, None])
+        return StepMeasure(cuts=cuts, before=before, densities=densities[which])
 
     return step_measure
 
@@ -258,9 +262,7 @@ def test_the_enumeration_would_betray_a_wrong_sensitivity(quantiles, monkeypatch
 
     def wrong(cls, nodes, per_cell):
         scores = right(cls, nodes, per_cell)
-        return Scores(
-            scores.eta * 2 * np.maximum(nodes.q, 1 - nodes.q), scores.target, scores.remainder
-        )
+        return replace(scores, eta=scores.eta * 2 * np.maximum(nodes.q, 1 - nodes.q))
 
     assert worst_eps(aq_draws(ranks, quantiles, Budget(1.0, "eps")), pairs, True) <= 1.0
     monkeypatch.setattr(Scores, "of", classmethod(wrong))
@@ -401,7 +403,7 @@ def test_equal_rows_of_a_person_are_one_row(k):
     shared = summarize(np.repeat(people, k), grid, 0, weights)
     alone = summarize(people, grid, 0)
     distributions = [
-        aq_distribution(Ranks.of_summaries([summary], grid), QUARTILES, Budget(1.0, "eps"))
+        aq_distribution(WeightedRanks.of_summaries([summary], grid), QUARTILES, Budget(1.0, "eps"))
         for summary in (shared, alone)
     ]
     assert distributions[0] == distributions[1]
@@ -430,7 +432,7 @@ def test_release_draws_from_the_nodes_that_are_enumerated(seed, monkeypatch):
     grids = [tiny_grid(n, 2, ends) for n, ends in zip((5, 4, 3, 4), open_ends, strict=True)]
     counts = [(2, 1, 0, 3, 1), (0, 30, 8, 1), (1, 0, 0), (0, 0, 0, 0)]
     summaries = [Summary(np.arange(len(c)), np.array(c) * RECORD_WEIGHT) for c in counts]
-    ranks = Ranks.of_summaries(summaries, side_by_side(grids))
+    ranks = WeightedRanks.of_summaries(summaries, side_by_side(grids))
     quantiles = [QUANTILES["fifths"], QUANTILES["eighths"], [0.3], QUARTILES]
     budgets = [Budget(2.0, "eps"), Budget(0.3, "rho"), Budget(0.5, "eps"), Budget(0.7, "draw")]
     cells, seen = spied_release(monkeypatch, ranks, quantiles, budgets, seed)
@@ -620,7 +622,11 @@ def test_levels_have_every_quantile_once_between_those_that_are_known():
     quantiles = [np.arange(1, m + 1) / (m + 1) for m in sizes]
     for level in levels_of(quantiles, [Budget(1.0, "eps"), Budget(0.5, "rho")]):
         new = set()
-        for column, _, _, index, below, above, beyond, _, is_leaf, _ in rows_of(level):
+        names = ("column", "index", "below", "above", "beyond", "is_leaf")
+        for node in rows_of(level):
+            column, index, below, above, beyond, is_leaf = (
+                getattr(node, name).item() for name in names
+            )
             assert below < index < above and {(column, below), (column, above)} <= known
             assert is_leaf == (above - below == 2)
             if below == 0 or above == sizes[column] + 1:
@@ -666,7 +672,7 @@ def test_release_always_gives_ascending_cells(bounds, eps):
     quantiles = [np.arange(1, m + 1) / (m + 1) for m in (1, 2, 5, 100)] * len(numbers)
     grid = make_grid([bounds] * len(values))
     with np.errstate(all="ignore"):
-        ranks = Ranks.of_sorted(values, grid)
+        ranks = SortedRanks.of_rows(values, grid)
         released = AQ.draw(
             ranks, quantiles, [Budget(eps, "eps")] * len(values), make_randomness(None)
         )
@@ -678,7 +684,7 @@ def test_release_always_gives_ascending_cells(bounds, eps):
 
 def test_ten_thousand_quantiles_of_a_thousand_records(rng):
     values = np.sort(rng.normal(size=(2, 1000)))
-    ranks = Ranks.of_sorted(values, make_grid([(-np.inf, np.inf)] * 2))
+    ranks = SortedRanks.of_rows(values, make_grid([(-np.inf, np.inf)] * 2))
     quantiles = [np.arange(1, 10_001) / 10_001, [0.5]]
     budgets = [Budget(1.0, "eps")] * 2
     cells, _ = AQ.draw(ranks, quantiles, budgets, make_randomness(None))
@@ -687,7 +693,7 @@ def test_ten_thousand_quantiles_of_a_thousand_records(rng):
 
 def test_a_budget_without_end_gives_the_exact_quantiles():
     values = np.sort(np.arange(1.0, 1000.0))[None]
-    ranks = Ranks.of_sorted(values, make_grid([(-np.inf, np.inf)]))
+    ranks = SortedRanks.of_rows(values, make_grid([(-np.inf, np.inf)]))
     quantiles = np.arange(1, 100) / 100
     (cells,) = AQ.draw(ranks, [quantiles], [Budget(1e9, "eps")], make_randomness(0))
     edges = ranks.grid.lower_edges(np.array((cells, cells + 1)), np.zeros_like(cells))
@@ -697,7 +703,9 @@ def test_a_budget_without_end_gives_the_exact_quantiles():
 
 
 def test_a_seed_repeats_the_release_and_another_does_not(rng):
-    ranks = Ranks.of_sorted(np.sort(rng.normal(size=(3, 500))), make_grid([(-np.inf, np.inf)] * 3))
+    ranks = SortedRanks.of_rows(
+        np.sort(rng.normal(size=(3, 500))), make_grid([(-np.inf, np.inf)] * 3)
+    )
     budgets = [Budget(1.0, "eps")] * 3
     one, same, other = (
         np.concatenate(AQ.draw(ranks, [QUARTILES] * 3, budgets, make_randomness(seed)))
@@ -721,7 +729,7 @@ def test_result_does_not_depend_on_the_number_of_threads(rng):
 def test_more_records_than_ranks_can_count_are_refused():
     many = Summary(np.array([1]), np.array([2**34 * RECORD_WEIGHT]))
     with pytest.raises(OverflowError, match="at most"):
-        Ranks.of_summaries([many], make_grid([(0.0, 1.0)]))
+        WeightedRanks.of_summaries([many], make_grid([(0.0, 1.0)]))
 
 
 @pytest.mark.parametrize("eps", [1e-9, 1.0, 1e9])
@@ -729,7 +737,7 @@ def test_the_largest_datasets_do_not_overflow(eps):
     """2^34 - 1 records: ranks in ticks are just below 2^62."""
     counts = np.array([2**33, 1, 2**33 - 2])
     summary = Summary(np.array([3, 10**9, 2 * 10**9]), counts * RECORD_WEIGHT)
-    ranks = Ranks.of_summaries([summary], make_grid([(-np.inf, np.inf)]))
+    ranks = WeightedRanks.of_summaries([summary], make_grid([(-np.inf, np.inf)]))
     quantiles = np.arange(1, 32) / 32
     (cells,) = AQ.draw(ranks, [quantiles], [Budget(eps, "eps")], make_randomness(0))
     assert np.all(np.diff(cells) >= 0)

@@ -10,7 +10,7 @@ from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, dp_quantiles
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.auto import AutomaticChoice
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
@@ -102,7 +102,7 @@ def test_columns_with_other_choices_are_released_in_their_order(rng):
     columns = np.sort(rng.normal(10.0 ** np.arange(1, 6)[:, None], 0.1, size=(5, 3000)))
     quantiles = [uniform_quantiles(m) for m in (1, 4, 7, 2, 3)]
     cells = AUTO.draw(
-        Ranks.of_sorted(columns.copy(), grid),
+        SortedRanks.of_rows(columns.copy(), grid),
         quantiles,
         [Budget(5.0, "eps")] * 5,
         make_randomness(0),

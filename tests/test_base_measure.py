@@ -9,7 +9,7 @@ import pytest
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.base_measure import PLAIN_SHARES, step_measure
 
@@ -182,7 +182,7 @@ def test_releases_between_the_smallest_floats_are_ascending_and_in_the_grid(boun
     values = np.sort(rng.normal(size=(1, 20)), axis=1)
     for seed in range(10):
         (cells,) = ApproximateQuantiles().draw(
-            Ranks.of_sorted(values, grid),
+            SortedRanks.of_rows(values, grid),
             [(0.25, 0.5, 0.75)],
             [Budget(1.0, "eps")],
             make_randomness(seed),

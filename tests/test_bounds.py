@@ -8,7 +8,7 @@ import pytest
 from dpq_sklearn import expected_rank_error, rank_error_bound
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.forecast.expected_error import planned
 from dpq_sklearn.mechanisms.base_measure import step_measure
 
@@ -34,7 +34,7 @@ def test_a_thousand_releases_exceed_the_bound_no_more_often_than_beta(quantiles,
     request = {"eps": 1.0, "delta": 0.0, "rho": None, "n_features": 1, "mechanism": "aq"}
     plan = planned(quantiles, **request | budget)
     values, bounds = (np.arange(n) + 0.5) / n, (-9.5, 10.5)
-    ranks = Ranks.of_sorted(np.tile(values, (TRIALS, 1)), make_grid([bounds] * TRIALS))
+    ranks = SortedRanks.of_rows(np.tile(values, (TRIALS, 1)), make_grid([bounds] * TRIALS))
     wanted, of_feature = plan.quantiles[0], plan.budgets[0]
     cells = plan.mechanism.draw(
         ranks, [wanted] * TRIALS, [of_feature] * TRIALS, make_randomness(None)

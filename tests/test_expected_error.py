@@ -14,7 +14,7 @@ from dpq_sklearn import (
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.forecast.enough_data import AUTO_BINS, TOO_FAR_OFF, errors_in_bins
 from dpq_sklearn.forecast.expected_error import planned
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
@@ -34,7 +34,7 @@ def simulated_rank_error(quantiles, n=4000, **request):
     first, width = np.pi / 30, np.e / 5
     plan = plan_of(quantiles, **request)
     x = first + width * (np.arange(n) + 0.5) / n
-    ranks = Ranks.of_sorted(np.tile(x, (TRIALS, 1)), make_grid([(0.0, 1.0)] * TRIALS))
+    ranks = SortedRanks.of_rows(np.tile(x, (TRIALS, 1)), make_grid([(0.0, 1.0)] * TRIALS))
     q, budget = plan.quantiles[0], plan.budgets[0]
     cells = plan.mechanism.draw(ranks, [q] * TRIALS, [budget] * TRIALS, make_randomness(0))
     estimates = ranks.grid.lower_edges(np.array(cells), np.arange(TRIALS)[:, None])

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from unittest import mock
@@ -17,7 +18,6 @@ from dpq_sklearn.engine.exponential import (
     FLOOR,
     Nodes,
     Scores,
-    StepMeasure,
     ascending_shares,
     chances_to_keep,
     draw,
@@ -27,7 +27,9 @@ from dpq_sklearn.engine.exponential import (
 )
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
+from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.mechanisms.base_measure import step_measure
 from dpq_sklearn.reading.summaries import Summary
 from tests.enumeration import (
@@ -139,11 +141,12 @@ def test_weights_of_2_to_the_minus_90_are_as_accurate_as_the_best(is_leaf):
 
 def in_one(batches):
     """One batch of the nodes of several."""
-    names = ("column", "lo", "hi", "lo_rank", "hi_rank", "q", "eps", "places_per_cell")
-    fields = [np.concatenate([getattr(batch, name) for batch in batches]) for name in names]
-    measures = [batch.measure for batch in batches]
-    of_all = [np.concatenate(of) for of in zip(*(vars(m).values() for m in measures), strict=True)]
-    return Nodes(*fields, StepMeasure(*of_all))
+    if isinstance(batches[0], np.ndarray):
+        return np.concatenate(batches)
+    names = vars(batches[0])
+    return type(batches[0])(
+        **{name: in_one([getattr(batch, name) for batch in batches]) for name in names}
+    )
 
 
 def test_a_batch_of_nodes_has_the_weights_of_its_nodes(rng):
@@ -163,8 +166,7 @@ def test_a_batch_of_nodes_has_the_weights_of_its_nodes(rng):
 def test_target_is_exact():
     ranks = column_of([1] * 5, tiny_grid(5, 2))
     node = whole_node(ranks, 1 / 3, 1.0)
-    node = Nodes(*(*list(vars(node).values())[:3], np.array([10]), np.array([11 + 2**61])),
-                 *list(vars(node).values())[5:])  # fmt: skip
+    node = replace(node, lo_rank=np.array([10]), hi_rank=np.array([11 + 2**61]))
     scores = Scores.of(node, 2)
     exact = 10 + exact_quantile(1 / 3) * (2**61 + 1)
     assert scores.target[0] == math.floor(exact)
@@ -172,7 +174,7 @@ def test_target_is_exact():
 
 
 def test_score_is_the_distance_of_the_target_to_the_ranks():
-    scores = Scores(np.array([0.5]), np.array([100]), np.array([0.25]))
+    scores = Scores(eta=np.array([0.5]), target=np.array([100]), remainder=np.array([0.25]))
     low, high = np.array([[90, 90, 100, 101, 104]]), np.array([[98, 100, 101, 102, 104]])
     assert scores.of_interval(low, high)[0].tolist() == [1.125, 0.125, 0.0, 0.375, 1.875]
 
@@ -323,7 +325,7 @@ def weights_of_records(cells_and_counts):
     """The ranks of a column of the grid without bounds that has so many records in some cells."""
     cells, counts = zip(*cells_and_counts, strict=True)
     summary = Summary(np.array(cells), np.array(counts) * RECORD_WEIGHT)
-    return Ranks.of_summaries([summary], make_grid([(-np.inf, np.inf)]))
+    return WeightedRanks.of_summaries([summary], make_grid([(-np.inf, np.inf)]))
 
 
 @pytest.mark.parametrize("is_leaf", [False, True])
@@ -376,7 +378,7 @@ def test_no_data_make_very_many_rounds(side, is_leaf, monkeypatch):
 
 def test_work_of_a_node_depends_neither_on_the_records_nor_on_the_budget():
     for n, eps in itertools.product((10**4, 10**6), (1e-9, 1e-3, 0.5, 30.0)):
-        ranks = Ranks.of_summaries(
+        ranks = WeightedRanks.of_summaries(
             [Summary(np.arange(n) * 1000, np.full(n, RECORD_WEIGHT))],
             make_grid([(-np.inf, np.inf)]),
         )
@@ -404,7 +406,7 @@ def test_error_of_a_weight_is_far_below_what_is_reserved(seed):
     rng = np.random.default_rng(seed)
     values = np.sort(np.round(rng.standard_t(2, size=3000) * 100, 1))
     grid = make_grid([(-np.inf, np.inf)])
-    ranks, per_cell = Ranks.of_sorted(values[None], grid), grid.positions_per_cell
+    ranks, per_cell = SortedRanks.of_rows(values[None], grid), grid.positions_per_cell
     n_nodes = 200
     column = np.zeros(n_nodes, dtype=int)
     ends = np.sort(rng.choice(values, (2, n_nodes)), axis=0)
@@ -416,7 +418,17 @@ def test_error_of_a_weight_is_far_below_what_is_reserved(seed):
     cells = lo // per_cell, hi // per_cell
     measure = step_measure(grid, column, *cells, cells[0], closed, ~closed)
     n_places = places_per_cell(grid, rng.random(n_nodes) < 0.5)
-    nodes = Nodes(column, lo, hi, *of_ends, q, eps, n_places, measure)
+    nodes = Nodes(
+        column=column,
+        lo=lo,
+        hi=hi,
+        lo_rank=of_ends[0],
+        hi_rank=of_ends[1],
+        q=q,
+        eps=eps,
+        places_per_cell=n_places,
+        measure=measure,
+    )
     scores = Scores.of(nodes, per_cell)
     runs = node_runs(ranks, nodes, scores)
     worst = 0.0

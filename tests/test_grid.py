@@ -293,12 +293,10 @@ def test_round_numbers_are_in_the_cells_that_have_their_measure(low, high, step)
     assert measure_of(grid, grid.cells_of(values, 0), 0).min() > 1
 
 
-def cells_at(grid, first, last, measures, column):
-    """What the draw asks for, with the same ends and column for all measures."""
-    columns, ends = np.full(measures.size, column), np.array([[first], [last]])
-    numbers = grid.serials_before(ends, column)
-    ends, numbers = (np.repeat(pair, measures.size, axis=1) for pair in (ends, numbers))
-    return grid.cells_at(*ends, *numbers, measures, columns)
+def cells_at(grid, first, last, units, column):
+    """What the draw asks for, with the same ends and column for all units."""
+    return grid.cells_at(*(np.full(units.size, same) for same in (first, last)), units,
+                         np.full(units.size, column))  # fmt: skip
 
 
 def counts_of_cells_at(grid, column, first, last):
@@ -306,10 +304,10 @@ def counts_of_cells_at(grid, column, first, last):
 
     Units of one multiple of a power of ten are equal: their first and their last one are asked.
     """
-    begin, end = (int(n) for n in grid.serials_before(np.array([first, last]), column))
+    begin, end = (int(n) for n in grid._serials_before(np.array([first, last]), column))
     lengths = [1] * (last - first)
-    measures = grid._round_measures[:, column].tolist()
-    for power, measure in zip(grid._powers.tolist(), measures, strict=True):
+    measures = grid._round_numbers.measures[:, column].tolist()
+    for power, measure in zip(grid._round_numbers.powers.tolist(), measures, strict=True):
         n_multiples = end // power - begin // power
         lengths += [measure] * (n_multiples if measure else 0)
     starts = np.cumsum([0, *lengths])
@@ -352,9 +350,9 @@ def test_measures_of_a_run_of_cells_are_found_unit_by_unit(column, data):
 def test_a_round_number_one_bit_from_the_edge_of_its_cell_goes_where_its_measure_is(bounds, rng):
     """Where cells are as fine as floats, a number may lie beside the cell with its measure."""
     grid = make_grid([bounds])
-    ends = grid.serials_before(np.array([grid.first[0], grid.end[0]]), 0)
+    ends = grid._serials_before(np.array([grid.first[0], grid.end[0]]), 0)
     numbers = rng.integers(*ends, 3000) + 1
     numbers = np.append(numbers, 3_539_844_395) if bounds == (0.0, 1.0) else numbers
     cells = grid._cells_of_serials(numbers, np.zeros_like(numbers))
-    assert np.all(grid.serials_before(cells, 0) < numbers)
-    assert np.all(grid.serials_before(cells + 1, 0) >= numbers)
+    assert np.all(grid._serials_before(cells, 0) < numbers)
+    assert np.all(grid._serials_before(cells + 1, 0) >= numbers)

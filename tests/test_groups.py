@@ -33,7 +33,8 @@ from dpq_sklearn import (
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.mechanisms.agg_tree import tree_counts
 from dpq_sklearn.reading.groups import _FEW_ROWS, checked_groups, weights_of_rows
 from dpq_sklearn.reading.sources import Table
@@ -432,7 +433,7 @@ def test_the_ranks_of_a_table_are_those_of_its_summaries(bounds, resolution, rng
     grid = make_grid([bounds] * 4, resolution)
     ranks = Table(X.copy(), None, groups).read(grid).ranks
     summaries = [summarize(X[:, j].copy(), grid, j, weights) for j in range(4)]
-    expected = Ranks.of_summaries(summaries, grid)
+    expected = WeightedRanks.of_summaries(summaries, grid)
     assert np.array_equal(ranks.total_weights, expected.total_weights)
     for j, summary in enumerate(summaries):
         assert np.all(summary.weights > 0)

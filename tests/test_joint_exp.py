@@ -11,14 +11,16 @@ from scipy.stats import chisquare
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
+from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.mechanisms.joint_exp import (
     JointExponential,
     JointWeights,
     draw_between,
-    record_places,
+    record_offsets,
     sliding_sums,
-    spread_places,
+    spread_offsets,
 )
 from dpq_sklearn.reading.summaries import Summary, summarize
 from tests.enumeration import (
@@ -66,8 +68,8 @@ def tuples_of(n_positions, m):
     }
 
 
-def place_of(index, cell_bits):
-    """The place that the next record takes in a cell with `index` records: it halves a gap."""
+def offset_of(index, cell_bits):
+    """The offset that the next record takes in a cell with `index` records: it halves a gap."""
     if index == 0:
         return 0
     n_gaps = 1 << (index.bit_length() - 1)
@@ -79,7 +81,7 @@ def counts_of_positions(counts, cell_bits):
     fine = np.zeros((len(counts), 1 << cell_bits), dtype=int)
     for cell, count in enumerate(counts):
         for index in range(count):
-            fine[cell, place_of(index, cell_bits)] += 1
+            fine[cell, offset_of(index, cell_bits)] += 1
     return fine.ravel()
 
 
@@ -340,27 +342,27 @@ def test_one_record_more_leaves_the_places_of_all_others(n_bits):
     """This is what privacy rests on: it adds one step to the ranks."""
     before = []
     for count in range(1, 70):
-        places = spread_places(np.arange(count), np.full(count, count), n_bits).tolist()
-        assert places == sorted(places)
-        assert places[0] >= 0 and places[-1] < 2**n_bits
-        assert len(set(places)) == min(count, 2**n_bits)
-        added = list(places)
-        for place in before:
-            added.remove(place)
+        offsets = spread_offsets(np.arange(count), np.full(count, count), n_bits).tolist()
+        assert offsets == sorted(offsets)
+        assert offsets[0] >= 0 and offsets[-1] < 2**n_bits
+        assert len(set(offsets)) == min(count, 2**n_bits)
+        added = list(offsets)
+        for offset in before:
+            added.remove(offset)
         assert len(added) == 1
-        before = places
+        before = offsets
 
 
 @pytest.mark.parametrize("count", [2**20 - 1, 2**33 - 1, 2**33 + 12345, 2**34 - 2])
 def test_places_of_huge_numbers_of_records_are_exact(count, rng):
-    """The same for numbers of records up to the largest one, and none share a place."""
+    """The same for numbers of records up to the largest one, and no two share an offset."""
     numbers = np.unique(np.append(rng.integers(0, count - 1, size=500), [0, count - 2]))
     both = np.array((numbers, numbers + 1))
-    places, next_places = spread_places(both, np.full_like(both, count), 34)
-    assert np.all(places < next_places) and next_places[-1] < 2**34
-    with_one_more = both + (np.array((places, next_places)) > place_of(count, 34))
-    with_one_more = spread_places(with_one_more, np.full_like(both, count + 1), 34)
-    np.testing.assert_array_equal(with_one_more, (places, next_places))
+    offsets, next_offsets = spread_offsets(both, np.full_like(both, count), 34)
+    assert np.all(offsets < next_offsets) and next_offsets[-1] < 2**34
+    with_one_more = both + (np.array((offsets, next_offsets)) > offset_of(count, 34))
+    with_one_more = spread_offsets(with_one_more, np.full_like(both, count + 1), 34)
+    np.testing.assert_array_equal(with_one_more, (offsets, next_offsets))
 
 
 def test_sources_of_ranks_give_the_same_release(rng):
@@ -368,8 +370,8 @@ def test_sources_of_ranks_give_the_same_release(rng):
     grid = make_grid([UNBOUNDED])
     values = np.concatenate((rng.normal(size=3000), np.full(2000, 0.5), np.full(900, -1.0)))
     sources = (
-        Ranks.of_sorted(np.sort(values)[None], grid),
-        Ranks.of_summaries([summarize(values, grid, 0)], grid),
+        SortedRanks.of_rows(np.sort(values)[None], grid),
+        WeightedRanks.of_summaries([summarize(values, grid, 0)], grid),
     )
     released = [
         JOINT.draw(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(5))[0]
@@ -384,17 +386,17 @@ def test_ends_of_intervals_are_exact(window, rng):
     values = np.sort(rng.normal(size=1000).round(1))
     ranks = sorted_column(values)
     a, b = window
-    cells_and_places = record_places(ranks, 0, np.arange(a - 1, b), 34)
+    cells_and_offsets = record_offsets(ranks, 0, np.arange(a - 1, b), 34)
     n_positions = int(ranks.grid.end[0] - ranks.grid.first[0]) << 34
     cells = ranks.grid.cells_of(values, 0) - ranks.grid.first[0]
     wanted = [-1]
     for cell, count in zip(*np.unique(cells, return_counts=True), strict=True):
-        places = sorted(place_of(index, 34) for index in range(count))
-        wanted += [(int(cell) << 34) + place for place in places]
+        offsets = sorted(offset_of(index, 34) for index in range(count))
+        wanted += [(int(cell) << 34) + offset for offset in offsets]
     wanted.append(n_positions - 1)
     wanted = [-1, -1, *wanted, n_positions - 1][a + 2 : b + 3]
-    pairs = zip(*(part.tolist() for part in cells_and_places), strict=True)
-    assert [(cell << 34) + place for cell, place in pairs] == wanted
+    pairs = zip(*(part.tolist() for part in cells_and_offsets), strict=True)
+    assert [(cell << 34) + offset for cell, offset in pairs] == wanted
 
 
 def test_lengths_of_intervals_are_rounded_once(rng):
@@ -439,7 +441,9 @@ def ties(n_records):
     """Most records in one cell, some in two others."""
     grid = make_grid([UNBOUNDED])
     weights = np.array([n_records // 10, n_records, n_records // 10]) * RECORD_WEIGHT
-    return Ranks.of_summaries([Summary(grid.cells_of(np.array([1.0, 7.0, 9.0]), 0), weights)], grid)
+    return WeightedRanks.of_summaries(
+        [Summary(grid.cells_of(np.array([1.0, 7.0, 9.0]), 0), weights)], grid
+    )
 
 
 @pytest.mark.parametrize("eps", [1.0, 30.0])
@@ -457,14 +461,14 @@ def test_work_does_not_grow_with_ties_and_the_atom_is_hit(eps):
 def test_far_records_are_never_looked_at(rng):
     """The work does not grow with n: only records near their targets are asked for."""
 
-    class Watched(Ranks):
+    class Watched(SortedRanks):
         asked = 0
 
         def around_ranks(self, columns, weights):
             self.asked += weights.size
             return super().around_ranks(columns, weights)
 
-    ranks = Watched.of_sorted(np.sort(rng.normal(size=(1, 200_000))), make_grid([UNBOUNDED]))
+    ranks = Watched.of_rows(np.sort(rng.normal(size=(1, 200_000))), make_grid([UNBOUNDED]))
     JOINT.draw(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(None))
     assert 0 < ranks.asked < 5000
 

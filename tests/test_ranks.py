@@ -10,9 +10,10 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import (
     MOST_RECORDS,
     RECORD_WEIGHT,
-    Ranks,
     first_at_least,
 )
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
+from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.reading.summaries import Summary, summarize
 from tests.enumeration import around_cells, middle_rank, tiny_grid, whole_node
 
@@ -39,7 +40,10 @@ def sources(table, bounds, resolution):
     cells = [
         np.sort(grid.cells_of(row[~np.isnan(row)], column)) for column, row in enumerate(values)
     ]
-    return (Ranks.of_sorted(np.sort(values), grid), Ranks.of_summaries(summaries, grid)), cells
+    return (
+        SortedRanks.of_rows(np.sort(values), grid),
+        WeightedRanks.of_summaries(summaries, grid),
+    ), cells
 
 
 @given(table=tables, data=st.data(), resolution=st.sampled_from([2, 8, 24, 40]))
@@ -97,7 +101,7 @@ def test_weights_of_cells_add_up(weights, data):
     """Weights need not be whole records, and a cell may have none."""
     grid = tiny_grid(12, 2)
     summary = Summary(np.arange(len(weights)), np.array(weights))
-    ranks = Ranks.of_summaries([summary], grid)
+    ranks = WeightedRanks.of_summaries([summary], grid)
     below = np.cumsum([0, *weights])
     zero = np.zeros(1, dtype=int)
     for cell in range(len(weights)):
@@ -111,7 +115,9 @@ def test_weights_of_cells_add_up(weights, data):
 
 def test_rank_is_spread_evenly_over_the_positions_of_the_cell():
     grid = tiny_grid(2, 4)
-    ranks = Ranks.of_summaries([Summary(np.array([1]), np.array([2 * RECORD_WEIGHT]))], grid)
+    ranks = WeightedRanks.of_summaries(
+        [Summary(np.array([1]), np.array([2 * RECORD_WEIGHT]))], grid
+    )
     middles = [middle_rank(ranks, position) / RECORD_WEIGHT for position in range(8)]
     assert middles == [0, 0, 0, 0, 1, 3, 5, 7]  # 2 records = 8 ticks, half a step at each end
     node = whole_node(ranks, 0.5, 1.0)
@@ -127,7 +133,7 @@ def test_rank_is_spread_evenly_over_the_positions_of_the_cell():
 def test_ranks_are_exact_for_very_many_records():
     grid = make_grid([(-INF, INF)])
     counts = np.array([2**33, 2**33 - 1])
-    ranks = Ranks.of_summaries([Summary(np.array([5, 9]), counts * RECORD_WEIGHT)], grid)
+    ranks = WeightedRanks.of_summaries([Summary(np.array([5, 9]), counts * RECORD_WEIGHT)], grid)
     position = 9 * grid.positions_per_cell + 1
     exact = RECORD_WEIGHT * (2**33 * grid.positions_per_cell + 3 * (2**33 - 1) // 2)
     assert abs(middle_rank(ranks, position) - exact) <= RECORD_WEIGHT // 2
@@ -141,8 +147,8 @@ def test_more_records_than_64_bits_can_count_are_refused():
         summaries = [few, few]
         summaries[column] = Summary(np.array([1, 2]), np.array([5, n - 5]) * RECORD_WEIGHT)
         with pytest.raises(OverflowError, match="at most 17179869183 records"):
-            Ranks.of_summaries(summaries, grid)
-    Ranks.of_summaries(
+            WeightedRanks.of_summaries(summaries, grid)
+    WeightedRanks.of_summaries(
         [few, Summary(np.array([1]), np.array([(MOST_RECORDS - 1) * RECORD_WEIGHT]))], grid
     )
 
@@ -158,7 +164,7 @@ def test_values_one_bit_from_an_edge_are_counted_in_their_cell():
                 near = np.nextafter(near, direction)
                 values.append(near)
         values = np.sort(np.concatenate(values))
-        ranks = Ranks.of_sorted(values[None], grid[[column]])
+        ranks = SortedRanks.of_rows(values[None], grid[[column]])
         cells = grid.cells_of(values, column)
         for cell in range(int(grid.first[column]), int(grid.end[column])):
             before, behind = around_cells(ranks, np.array([0]), np.array([cell]))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.reading import summaries as summaries_module
 from dpq_sklearn.reading.engines.parts import PartSummary, merged_parts
 from dpq_sklearn.reading.summaries import (
@@ -210,7 +211,7 @@ def built_in_batches(counts, grid, n_batches):
 def draws_in_batches(all_counts, grid, n_batches, quantiles, eps):
     """The exact distributions of AQ for datasets that came in batches."""
     summaries = [built_in_batches(counts, grid, n_batches) for counts in all_counts]
-    ranks = Ranks.of_summaries(summaries, grid[np.zeros(len(summaries), dtype=int)])
+    ranks = WeightedRanks.of_summaries(summaries, grid[np.zeros(len(summaries), dtype=int)])
     return aq_draws(ranks, quantiles, Budget(eps, "eps"))
 
 
@@ -234,5 +235,5 @@ def test_distribution_through_batches_is_that_of_the_column():
     grid, budget = tiny_grid(3, 2), Budget(1.0, "eps")
     of_ranks = functools.partial(aq_distribution, quantiles=[0.2, 0.9], budget=budget)
     for counts in datasets(3, 2):
-        of_batches = of_ranks(Ranks.of_summaries([built_in_batches(counts, grid, 3)], grid))
+        of_batches = of_ranks(WeightedRanks.of_summaries([built_in_batches(counts, grid, 3)], grid))
         assert of_ranks(column_of(counts, grid)) == of_batches

@@ -29,40 +29,41 @@ FLOOR = 2.0**-FLOOR_BITS
 # no data make very many rounds; beyond 36, all places together weigh less than the target's.
 _AHEAD = np.array([0.3, 0.8, 1.4, 2.2, 3.5, 5.5, 8.5, 12, 16, 20, 25, 30, 36])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
-# The quantile of a node is rounded to a multiple of 1 / _Q_STEPS, so that targets are exact.
+# The probability of a node is rounded to a multiple of 1 / _Q_STEPS, so that targets are exact.
 _Q_STEPS = 2**30
 # When few nodes are left, each gets several proposals at once: hardly any needs another round.
-_PROPOSALS_AT_ONCE, _MOST_PROPOSALS = 160, 3
+_PROPOSALS_AT_ONCE = 160
+_MOST_PROPOSALS = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StepMeasure:
     """The base measure of each node: grid measure times a density that is constant on segments.
 
     It may be any function of public facts and of cells that earlier draws have released.
     """
 
-    cuts: np.ndarray  # the ascending ends of the segments, as cells
-    before: np.ndarray  # the grid measure before each
-    densities: np.ndarray
+    cuts: np.ndarray  # (n_nodes, n_segments + 1), the ascending ends of the segments, as cells
+    before: np.ndarray  # (n_nodes, n_segments + 1), the grid measure before each
+    densities: np.ndarray  # (n_nodes, n_segments)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """Ranges of positions in columns, and the quantiles wanted there."""
+    """Ranges of positions in columns, and which quantile is wanted there; arrays (n_nodes,)."""
 
     column: np.ndarray
     lo: np.ndarray  # the first position
     hi: np.ndarray  # the last one
     lo_rank: np.ndarray  # in ticks
     hi_rank: np.ndarray
-    q: np.ndarray
+    q: np.ndarray  # the probability: the share of the node's weight that lies below its quantile
     eps: np.ndarray
     places_per_cell: np.ndarray  # 1 in a leaf; else each position is a place
     measure: StepMeasure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scores:
     """``eta * dist(target, I)``, the exponent in a place's weight, for each node.
 
@@ -81,25 +82,30 @@ class Scores:
         high, low = np.divmod(nodes.hi_rank - nodes.lo_rank, _Q_STEPS)  # the product overflows
         ticks, rest = np.divmod(low * q_steps, _Q_STEPS)
         target = nodes.lo_rank + high * q_steps + ticks
+
         sensitivity = np.maximum(q_steps, _Q_STEPS - q_steps) / _Q_STEPS
         eta = nodes.eps / (2 * sensitivity) / (RECORD_WEIGHT * positions_per_cell)
         # Then one tick already leads down to the floor: a larger eta would change nothing.
-        return cls(np.minimum(eta, FLOOR_BITS * LN2), target, rest / _Q_STEPS)
+        eta = np.minimum(eta, FLOOR_BITS * LN2)
+        return cls(eta=eta, target=target, remainder=rest / _Q_STEPS)
 
     def of_interval(self, low, high, rows=np.s_[:, None]):
         """Return the score of the ranks from `low` to `high`, of all nodes or those of `rows`."""
-        target, remainder = self.target[rows], self.remainder[rows]
-        beyond, short = (low - target) - remainder, (target - high) + remainder
+        target = self.target[rows]
+        remainder = self.remainder[rows]
+
+        beyond = (low - target) - remainder
+        short = (target - high) + remainder
         return self.eta[rows] * np.maximum(np.maximum(beyond, short), 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Runs:
     """Ranges of places ``[cuts[j], cuts[j + 1])`` that share a density and a bound."""
 
-    cuts: np.ndarray
-    least_scores: np.ndarray  # no place of the run has less
-    weights: np.ndarray  # sums of all bounds: base measure * (exp(-least_score) + 2^-96)
+    cuts: np.ndarray  # (n_nodes, n_runs + 1)
+    least_scores: np.ndarray  # (n_nodes, n_runs): no place of the run has less
+    weights: np.ndarray  # (n_nodes, n_runs), sums of bounds: measure * (exp(-least_score) + 2^-96)
 
 
 def draw(ranks, nodes, randomness):
@@ -118,31 +124,42 @@ def draw(ranks, nodes, randomness):
     sensitivity: the base measure and 2^-96 do not depend on the data. With
     ``eta = eps / (2 max(q, 1 - q))`` the draw costs this record ``w * eps`` (McSherry, Talwar
     2007), and is w * eps bounded-range (Durfee, Rogers 2019).
+
+    What that rests on: `lo_rank` and `hi_rank` are the ranks at the node's ends, of which each is
+    an end of the column or the middle of a place drawn before; the base measure covers all cells
+    of the node, and depends on no record but through cells drawn before.
     """
     grid = ranks.grid
     scores = Scores.of(nodes, grid.positions_per_cell)
     runs = node_runs(ranks, nodes, scores)
     order, shares = ascending_shares(runs.weights)
-    places, split_ranks = np.empty_like(nodes.lo), np.empty_like(nodes.lo)
+
+    places = np.empty_like(nodes.lo)
+    split_ranks = np.empty_like(nodes.lo)
     left = np.arange(nodes.lo.size)
     while left.size:
         # The first of several proposals that is kept counts. A few more take no more time.
         n_proposals = min(max(_PROPOSALS_AT_ONCE // left.size, 1), _MOST_PROPOSALS)
         rows = np.repeat(left, n_proposals)
+
         is_passed = shares[rows] <= randomness.uniforms(rows.size)[:, None]
         run = order[rows, is_passed.sum(axis=1)]
-        ends, per_cell = runs.cuts[rows, [run, run + 1]], nodes.places_per_cell[rows]
-        proposed = draw_by_measure(*ends, per_cell, grid, nodes.column[rows], randomness)
+        start, end = runs.cuts[rows, [run, run + 1]]
+        per_cell = nodes.places_per_cell[rows]
+        proposed = draw_by_measure(start, end, per_cell, grid, nodes.column[rows], randomness)
+
         low, high = rank_intervals(ranks, nodes, rows, proposed)
         least_scores = runs.least_scores[rows, run]
         chances = chances_to_keep(least_scores, scores.of_interval(low, high, rows))
         is_kept = (randomness.uniforms(rows.size) < chances).reshape(left.size, n_proposals)
+
         is_found = is_kept.any(axis=1)
         first = n_proposals * is_found.nonzero()[0] + is_kept.argmax(axis=1)[is_found]
         places[left[is_found]] = proposed[first]
         # The middle moves with the ranks around it. The target would not: docs/privacy.md, A trap.
         split_ranks[left[is_found]] = (low + (high - low) // 2)[first]
         left = left[~is_found]
+
     return grid.positions_per_cell // nodes.places_per_cell * places, split_ranks
 
 
@@ -152,11 +169,11 @@ def chances_to_keep(least_scores, scores):
 
 
 def rank_intervals(ranks, nodes, rows, places):
-    """Return the ranks at the two edges of each place."""
+    """Return the ranks at the two edges of each place, which lies in the node of that row."""
     per_cell = nodes.places_per_cell[rows]
     cells, subs = np.divmod(places, per_cell)
-    weights = ranks.weights_below(nodes.column[rows], np.array((cells, cells + 1)))
-    return _ranks_at_edges(*weights, subs, per_cell, ranks.grid.positions_per_cell)
+    before, after = ranks.weights_below(nodes.column[rows], np.array((cells, cells + 1)))
+    return _ranks_at_edges(before, after, subs, per_cell, ranks.grid.positions_per_cell)
 
 
 def _ranks_at_edges(before, after, subs, per_cell, ticks_per_weight):
@@ -167,30 +184,42 @@ def _ranks_at_edges(before, after, subs, per_cell, ticks_per_weight):
 
 
 def node_runs(ranks, nodes, scores):
-    """Return the runs of each node: its look-ups and the segments of its base measure cut it."""
-    measure, per_cell = nodes.measure, nodes.places_per_cell[:, None]
-    cuts, cut_ranks = _cuts_of_look_ups(ranks, nodes, scores)
+    """Return the runs of each node: its look-ups and the segments of its base measure cut it.
+
+    A node has ``n_look_ups - 1 + n_segments - 1`` runs, many of them empty.
+    """
+    measure = nodes.measure
+    per_cell = nodes.places_per_cell[:, None]
+
+    look_up_cuts, cut_ranks = _cuts_of_look_ups(ranks, nodes, scores)
+    measure_before = _measure_before(ranks.grid, look_up_cuts, per_cell, nodes.column[:, None])
     least_scores = scores.of_interval(cut_ranks[:, :-1], cut_ranks[:, 1:])
-    before = _measure_before(ranks.grid, cuts, per_cell, nodes.column[:, None])
-    n_cuts = cuts.shape[1]
+    n_look_ups = look_up_cuts.shape[1]
+
     # A node may begin or end inside a cell, its segments do not: they are cut off.
-    cuts = _append_clipped(cuts, per_cell * measure.cuts[:, 1:-1])
-    before = _append_clipped(before, per_cell * measure.before[:, 1:-1])
-    order, each = cuts.argsort(axis=1, kind="stable"), np.arange(len(cuts))[:, None]
-    cuts, before = cuts[each, order], before[each, order]
+    cuts = _append_clipped(look_up_cuts, per_cell * measure.cuts[:, 1:-1])
+    before = _append_clipped(measure_before, per_cell * measure.before[:, 1:-1])
+
+    order = cuts.argsort(axis=1, kind="stable")
+    each_node = np.arange(len(cuts))[:, None]
+    cuts = cuts[each_node, order]
+    before = before[each_node, order]
+
     # Up to a run's start `n_before` cuts are look-ups, and the others begin segments: the first
     # number picks the run's bound, the second its density.
-    is_look_up = order < n_cuts
-    n_before = is_look_up.cumsum(axis=1)[:, :-1]
-    least_scores = least_scores[each, np.minimum(n_before - 1, n_cuts - 2)]
-    densities = measure.densities[each, np.arange(1, order.shape[1]) - n_before]
+    n_before = (order < n_look_ups).cumsum(axis=1)[:, :-1]
+    least_scores = least_scores[each_node, np.minimum(n_before - 1, n_look_ups - 2)]
+    densities = measure.densities[each_node, np.arange(1, order.shape[1]) - n_before]
+
     measures = before[:, 1:] - before[:, :-1]
     weights = measures * densities * (np.exp(-least_scores) + FLOOR)
-    return Runs(cuts, least_scores, weights)
+    return Runs(cuts=cuts, least_scores=least_scores, weights=weights)
 
 
 def _append_clipped(of_look_ups, of_segments):
-    first, last = of_look_ups[:, :1], of_look_ups[:, -1:]
+    """Return both side by side, the second clipped to the first and the last of the first."""
+    first = of_look_ups[:, :1]
+    last = of_look_ups[:, -1:]
     inside = np.maximum(np.minimum(of_segments, last), first)
     return np.concatenate((of_look_ups, inside), axis=1)
 
@@ -198,39 +227,58 @@ def _append_clipped(of_look_ups, of_segments):
 def _cuts_of_look_ups(ranks, nodes, scores):
     """Return ascending places that cut the nodes, and the ranks at their lower edges.
 
-    They are the two ends of each node and of the places that hold the ranks looked up.
+    They are the two ends of each node and of the places that hold the ranks looked up: both arrays
+    are (n_nodes, 2 + 2 * n_ranks).
     """
-    lo_rank, hi_rank = nodes.lo_rank[:, None], nodes.hi_rank[:, None]
-    offsets = np.minimum(np.abs(_LOOK_UPS) / scores.eta[:, None], 2.0**62).astype(np.int64)
-    target = scores.target[:, None]
-    wanted = np.where(
-        _LOOK_UPS < 0,
-        target - np.minimum(offsets, target - lo_rank),
-        target + np.minimum(offsets, hi_rank - target),
-    )
-    # Look-ups that repeat the one before in all nodes are left out: narrow nodes have many.
-    is_new = np.ones(wanted.shape[1], dtype=bool)
-    is_new[1:] = (wanted[:, 1:] != wanted[:, :-1]).any(axis=0)
-    wanted, ticks = wanted[:, is_new], ranks.grid.positions_per_cell
+    wanted = _ranks_to_look_up(nodes, scores)
+    ticks = ranks.grid.positions_per_cell
     cells, before, after = ranks.around_ranks(nodes.column[:, None], wanted // ticks)
-    per_cell, per_place = nodes.places_per_cell[:, None], ticks // nodes.places_per_cell
-    subs = (wanted - ticks * before) // np.maximum((after - before) * per_place[:, None], 1)
+
+    # The place in its cell of each rank: the weight of a cell is spread evenly over its places.
+    per_cell = nodes.places_per_cell[:, None]
+    ticks_of_place = (after - before) * (ticks // per_cell)
+    subs = (wanted - ticks * before) // np.maximum(ticks_of_place, 1)
     subs = np.minimum(np.maximum(subs, 0), per_cell - 1)
-    place = per_cell * cells + subs
-    start, end = nodes.lo // per_place, nodes.hi // per_place + 1
+    places = per_cell * cells + subs
+
     # Look-ups of one place, or of one that sticks out, make empty runs: cuts and ranks move alike.
-    cuts = _in_turns(start, place, place + 1, end)
+    positions_per_place = ticks // nodes.places_per_cell
+    start = nodes.lo // positions_per_place
+    end = nodes.hi // positions_per_place + 1
+    cuts = _in_turns(start, places, places + 1, end)
     cuts = np.minimum(np.maximum(cuts, start[:, None]), end[:, None])
-    edges = _ranks_at_edges(before, after, subs, per_cell, ticks)
-    cut_ranks = _in_turns(nodes.lo_rank, *edges, nodes.hi_rank)
+
+    low, high = _ranks_at_edges(before, after, subs, per_cell, ticks)
+    cut_ranks = _in_turns(nodes.lo_rank, low, high, nodes.hi_rank)
     return np.maximum.accumulate(cuts, axis=1), np.maximum.accumulate(cut_ranks, axis=1)
 
 
+def _ranks_to_look_up(nodes, scores):
+    """Return ascending ranks around the target of each node, in ticks: (n_nodes, n_ranks)."""
+    target = scores.target[:, None]
+    offsets = np.minimum(np.abs(_LOOK_UPS) / scores.eta[:, None], 2.0**62).astype(np.int64)
+    wanted = np.where(
+        _LOOK_UPS < 0,
+        target - np.minimum(offsets, target - nodes.lo_rank[:, None]),
+        target + np.minimum(offsets, nodes.hi_rank[:, None] - target),
+    )
+
+    # Look-ups that repeat the one before in all nodes are left out: narrow nodes have many.
+    is_new = np.ones(wanted.shape[1], dtype=bool)
+    is_new[1:] = (wanted[:, 1:] != wanted[:, :-1]).any(axis=0)
+    return wanted[:, is_new]
+
+
 def _in_turns(first, odd, even, last):
-    """Return arrays ``first, odd[0], even[0], odd[1], even[1], ..., last`` for each node."""
+    """Return ``first, odd[0], even[0], odd[1], even[1], ..., last`` for each node.
+
+    `first` and `last` are (n_nodes,), the other two (n_nodes, n).
+    """
     together = np.empty((len(odd), 2 * odd.shape[1] + 2), dtype=np.int64)
-    together[:, 0], together[:, -1] = first, last
-    together[:, 1:-1:2], together[:, 2:-1:2] = odd, even
+    together[:, 0] = first
+    together[:, 1:-1:2] = odd
+    together[:, 2:-1:2] = even
+    together[:, -1] = last
     return together
 
 
@@ -240,6 +288,7 @@ def _measure_before(grid, places, per_cell, columns):
     subs = places - per_cell * cells
     if not subs.any():
         return per_cell * grid.measure_before(cells, columns)
+
     before, after = grid.measure_before(np.array((cells, cells + 1)), columns)
     return per_cell * before + subs * (after - before)
 
@@ -257,26 +306,36 @@ def ascending_shares(weights):
 
 
 def draw_by_measure(start, end, per_cell, grid, columns, randomness):
-    """Draw a place of each range ``[start, end)`` in proportion to the grid measure."""
-    first, last = start // per_cell, (end - 1) // per_cell
-    cells = np.array((first, first + 1, last, last + 1))
-    serials = grid.serials_before(cells, columns)
-    edges = grid.measure_of(cells, serials, columns)
-    of_first, of_last = edges[1] - edges[0], edges[3] - edges[2]
-    # Measures 0, 1, ... are those of the first cell, of the last one, then of all between.
-    n_first = np.minimum(end, (first + 1) * per_cell) - start
-    n_last = np.where(last > first, end - last * per_cell, 0)
-    n_between = per_cell * np.maximum(edges[2] - edges[1], 0)
-    drawn = randomness.integers_below(of_first * n_first + of_last * n_last + n_between)
-    places = start + drawn // of_first
-    drawn -= of_first * n_first
-    in_last = drawn >= 0
-    places[in_last] = (last * per_cell + drawn // of_last)[in_last]
-    drawn -= of_last * n_last
-    between = (drawn >= 0).nonzero()[0]
+    """Draw a place of each range ``[start, end)`` in proportion to the grid measure.
+
+    All arrays have the shape (n,). No range is empty.
+    """
+    first = start // per_cell
+    last = (end - 1) // per_cell
+    before_first, after_first, before_last, after_last = grid.measure_before(
+        np.array((first, first + 1, last, last + 1)), columns
+    )
+
+    # How many units of measure the places of the first cell have, those of the last one if that is
+    # another, and those of all cells between.
+    of_first = after_first - before_first
+    of_last = after_last - before_last
+    units_of_first = of_first * (np.minimum(end, (first + 1) * per_cell) - start)
+    units_of_last = of_last * np.where(last > first, end - last * per_cell, 0)
+    units_between = per_cell * np.maximum(before_last - after_first, 0)
+
+    # The units 0, 1, ... are numbered in this order.
+    unit = randomness.integers_below(units_of_first + units_of_last + units_between)
+    places = start + unit // of_first
+
+    unit -= units_of_first
+    in_last = unit >= 0
+    places[in_last] = (last * per_cell + unit // of_last)[in_last]
+
+    unit -= units_of_last
+    between = (unit >= 0).nonzero()[0]
     if between.size:
-        measures, subs = np.divmod(drawn[between], per_cell[between])
-        ends = *cells[1:3, between], *serials[1:3, between]
-        found = grid.cells_at(*ends, measures, columns[between])
-        places[between] = found * per_cell[between] + subs
+        units_of_cells, subs = np.divmod(unit[between], per_cell[between])
+        cells = grid.cells_at(first[between] + 1, last[between], units_of_cells, columns[between])
+        places[between] = cells * per_cell[between] + subs
     return places

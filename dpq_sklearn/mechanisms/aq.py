@@ -5,7 +5,7 @@ in the two halves in the same way. One record meets one node per level, not one 
 the nodes of a level are drawn together.
 """
 
-from collections import namedtuple
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -46,22 +46,55 @@ def quantile_nodes(probabilities):
     """Return the nodes of the balanced tree over ascending `probabilities`, level by level."""
     known = (0.0, *probabilities, 1.0)
     end = len(probabilities) + 1
-    nodes, ranges = [], [(0, 0, end, -1)]
+    last_level_but_one = len(probabilities).bit_length() - 2
+
+    nodes = []
+    ranges = [(0, 0, end, -1)]
     for depth, below, above, beyond in ranges:  # which grow meanwhile
-        if above - below > 1:
-            index = (below + above + 1) // 2
-            q = (known[index] - known[below]) / (known[above] - known[below])
-            is_leaf = above - below == 2
-            is_early = is_leaf and depth == len(probabilities).bit_length() - 2
-            nodes.append(QuantileNode(depth, index, below, above, beyond, q, is_leaf, is_early))
-            ranges.append((depth + 1, below, index, -1 if above == end else above))
-            ranges.append((depth + 1, index, above, -1 if below == 0 else below))
+        if above - below == 1:
+            continue
+        index = (below + above + 1) // 2
+        is_leaf = above - below == 2
+        node = QuantileNode(
+            depth=depth,
+            index=index,
+            below=below,
+            above=above,
+            beyond=beyond,
+            q=(known[index] - known[below]) / (known[above] - known[below]),
+            is_leaf=is_leaf,
+            is_early=is_leaf and depth == last_level_but_one,
+        )
+        nodes.append(node)
+        ranges.append((depth + 1, below, index, -1 if above == end else above))
+        ranges.append((depth + 1, index, above, -1 if below == 0 else below))
     return tuple(nodes)
 
 
-# Arrays of nodes of one level of the trees of all columns, which are drawn together.
-Level = namedtuple("Level", ("column", "eps", *QuantileNode._fields))
 NODES_AT_ONCE = 1024  # with all that they look at they stay in the cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """Nodes of one level of the trees of all columns, which are drawn together; arrays (n_nodes,).
+
+    But for the first two, the fields are those of `QuantileNode`.
+    """
+
+    column: np.ndarray
+    eps: np.ndarray
+    depth: np.ndarray
+    index: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
+    beyond: np.ndarray
+    q: np.ndarray
+    is_leaf: np.ndarray
+    is_early: np.ndarray
+
+    def __getitem__(self, rows):
+        """Return some of the nodes."""
+        return Level(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
 @lru_cache(maxsize=32)
@@ -72,10 +105,72 @@ def levels_of_columns(mechanism, probabilities, budgets):
         for column, request in enumerate(zip(probabilities, budgets, strict=True))
         for node, eps in zip(*mechanism.nodes_and_eps(*request), strict=True)
     ]
-    nodes = Level(*map(np.array, zip(*rows, strict=True)))
+    names = ("column", "eps", *QuantileNode._fields)
+    nodes = Level(**dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True)))
+
     levels = (np.flatnonzero(nodes.depth == depth) for depth in range(nodes.depth.max() + 1))
     pieces = (np.array_split(level, -(-level.size // NODES_AT_ONCE)) for level in levels)
-    return [Level(*(field[piece] for field in nodes)) for piece in chain.from_iterable(pieces)]
+    return [nodes[piece] for piece in chain.from_iterable(pieces)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimates:
+    """The ends of columns, and all quantiles between them as soon as they are drawn.
+
+    Index 0 is the lower end of a column with m quantiles, 1 .. m are these, m + 1 is its upper end.
+    """
+
+    n_quantiles: np.ndarray  # (n_columns,)
+    positions: np.ndarray  # (n_columns, most quantiles + 2)
+    split_ranks: np.ndarray  # as many: the ranks of these positions, in ticks
+
+    @classmethod
+    def before_the_first_draw(cls, ranks, n_quantiles):
+        """Return the ends alone."""
+        grid = ranks.grid
+        per_cell = grid.positions_per_cell
+        every = np.arange(n_quantiles.size)
+
+        positions = np.zeros((every.size, n_quantiles.max() + 2), dtype=np.int64)
+        positions[:, 0] = per_cell * grid.first
+        positions[every, n_quantiles + 1] = per_cell * grid.end - 1
+
+        split_ranks = np.zeros_like(positions)
+        split_ranks[every, n_quantiles + 1] = per_cell * ranks.total_weights
+        return cls(n_quantiles=n_quantiles, positions=positions, split_ranks=split_ranks)
+
+
+def nodes_of_level(grid, level, estimates, rows):
+    """Return the nodes of a level, whose ends are known when its turn comes.
+
+    ``rows[i]`` is the row of `estimates` that belongs to node i of the level: its column in a
+    release. (The enumeration of the tests has a row for each history of draws.)
+
+    What privacy rests on: of the data, a node depends on the positions drawn before and on their
+    ranks, and its base measure on the cells of these positions alone.
+    """
+    column = level.column
+    per_cell = grid.positions_per_cell
+    lo = estimates.positions[rows, level.below]
+    hi = estimates.positions[rows, level.above]
+
+    is_released = np.array((level.below > 0, level.above <= estimates.n_quantiles[rows]))
+    is_open = ~is_released & (grid.is_open_low[column], grid.is_open_high[column])
+    closed_end = np.where(is_open[0], level.above, level.below)
+    beyond = np.where(level.beyond >= 0, level.beyond, closed_end)
+    cells = np.array((lo, hi, estimates.positions[rows, beyond])) // per_cell
+
+    return Nodes(
+        column=column,
+        lo=lo,
+        hi=hi,
+        lo_rank=estimates.split_ranks[rows, level.below],
+        hi_rank=estimates.split_ranks[rows, level.above],
+        q=level.q,
+        eps=level.eps,
+        places_per_cell=np.where(level.is_leaf, 1, per_cell),
+        measure=step_measure(grid, column, *cells, is_open, is_released),
+    )
 
 
 class ApproximateQuantiles(Mechanism):
@@ -96,6 +191,7 @@ class ApproximateQuantiles(Mechanism):
         """
         levels, early = self.pattern(probabilities, budget.norm)
         early = min(early, np.linalg.norm(levels[-2:], budget.norm))  # whatever the pattern is
+
         ideal = budget.before_rounding(len(probabilities))
         least = ideal.amount
         if budget.unit is not Unit.DRAW:
@@ -120,37 +216,23 @@ class ApproximateQuantiles(Mechanism):
         all levels. So it is in zCDP, where a draw costs ``w^2 rho <= w rho``. Base measures depend
         on cells that earlier draws released, which adaptive composition allows.
         """
-        grid = ranks.grid
-        per_cell = grid.positions_per_cell
-        # The ends of each column, and all estimates between them as soon as they are known.
-        n_quantiles = np.array([len(q) for q in probabilities])
-        every = np.arange(n_quantiles.size)
-        positions = np.zeros((every.size, n_quantiles.max() + 2), dtype=np.int64)
-        split_ranks = np.zeros_like(positions)
-        positions[:, 0] = per_cell * grid.first
-        positions[every, n_quantiles + 1] = per_cell * grid.end - 1
-        split_ranks[every, n_quantiles + 1] = per_cell * ranks.total_weights
-        as_tuples = tuple(tuple(map(float, q)) for q in probabilities), tuple(budgets)
-        for level in levels_of_columns(self, *as_tuples):
-            column, below, above = level.column, level.below, level.above
-            lo, hi = positions[column, below], positions[column, above]
-            is_released = np.array((below > 0, above <= n_quantiles[column]))
-            is_open = ~is_released & (grid.is_open_low[column], grid.is_open_high[column])
-            closed_end = np.where(is_open[0], above, below)
-            beyond = np.where(level.beyond >= 0, level.beyond, closed_end)
-            cells = np.array((lo, hi, positions[column, beyond])) // per_cell
-            measure = step_measure(grid, column, *cells, is_open, is_released)
-            ends = lo, hi, split_ranks[column, below], split_ranks[column, above]
-            places_per_cell = np.where(level.is_leaf, 1, per_cell)
-            nodes = Nodes(column, *ends, level.q, level.eps, places_per_cell, measure)
-            drawn = exponential.draw(ranks, nodes, randomness)
-            positions[column, level.index], split_ranks[column, level.index] = drawn
-        cells = positions // per_cell
+        n_quantiles = np.array([len(of_column) for of_column in probabilities])
+        estimates = Estimates.before_the_first_draw(ranks, n_quantiles)
+
+        as_tuples = tuple(tuple(map(float, of_column)) for of_column in probabilities)
+        for level in levels_of_columns(self, as_tuples, tuple(budgets)):
+            nodes = nodes_of_level(ranks.grid, level, estimates, rows=level.column)
+            positions, split_ranks = exponential.draw(ranks, nodes, randomness)
+            estimates.positions[level.column, level.index] = positions
+            estimates.split_ranks[level.column, level.index] = split_ranks
+
+        cells = estimates.positions // ranks.grid.positions_per_cell
         return [row[1 : n + 1] for row, n in zip(cells, n_quantiles, strict=True)]
 
     def cost(self, probabilities, budget):
         """Return what `draw` costs: that of the more expensive path, by all levels or not."""
         levels, early = self.eps_of_levels(probabilities, budget)
+
         paths = [levels, [*levels[:-2], early]] if early else [levels]
         costs = [exponential_cost(path, len(probabilities)) for path in paths]
         return Cost(*map(max, zip(*costs, strict=True)))
@@ -162,21 +244,25 @@ class ApproximateQuantiles(Mechanism):
         at most 1. So the levels of all columns are a sequence of draws, some of which are forks.
         """
         weights = np.sqrt(np.asarray(shares) / max(shares)).tolist()  # as zCDP would share
-        pattern, instead = [], []
+
+        pattern = []
+        early_leaves = []  # 0 where there are none
         # No column looks at another, so any order that keeps its levels in order is right.
         for weight, of_column in sorted(zip(weights, probabilities, strict=True), reverse=True):
             levels, early = self.pattern(of_column, norm=2)
             pattern += (weight * levels).tolist()
-            instead += [0.0] * len(levels)
+            early_leaves += [0.0] * len(levels)
             if early:
-                instead[-2] = weight * early
+                early_leaves[-2] = weight * early
+
         # A reserve for the rounding errors of all draws. `Budget.before_rounding` refuses plans for
         # which that is more than half of eps.
         error = 4 * sum(map(len, probabilities)) * DRAW_ERROR
-        eps, delta, first = max(eps - error, eps / 2), delta * (1 - error), 2 * count_eps
-        scale = largest_scale(tuple(pattern), eps, delta, tuple(instead), first)
+        eps = max(eps - error, eps / 2)
+        delta = delta * (1 - error)
+        scale = largest_scale(tuple(pattern), eps, delta, tuple(early_leaves), 2 * count_eps)
         return tuple(Budget(scale * weight, Unit.DRAW) for weight in weights)
 
     def rank_deviations(self, probabilities, budget):
-        nodes, eps = self.nodes_and_eps(probabilities, budget)
-        return np.sqrt(rank_variances(nodes, [1 / of_node**2 for of_node in eps]))
+        nodes, eps_of_nodes = self.nodes_and_eps(probabilities, budget)
+        return np.sqrt(rank_variances(nodes, [1 / eps**2 for eps in eps_of_nodes]))

@@ -101,7 +101,7 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released):
     plain = PLAIN_SHARES[kinds][:, None]
     densities = (1 - plain) * densities + plain / (before[:, -1:] - before[:, :1])
     densities /= (densities * (before[:, 1:] - before[:, :-1])).sum(axis=1, keepdims=True)
-    return StepMeasure(cuts, before, densities)
+    return StepMeasure(cuts=cuts, before=before, densities=densities)
 
 
 def _values(grid, cells, columns):

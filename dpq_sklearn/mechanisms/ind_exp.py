@@ -26,7 +26,10 @@ class IndependentExponential(ApproximateQuantiles):
     def nodes(self, probabilities):
         """Return a node for each quantile: leaves over the whole column."""
         end = len(probabilities) + 1
-        return [QuantileNode(0, i, 0, end, -1, q, True) for i, q in enumerate(probabilities, 1)]
+        return [
+            QuantileNode(depth=0, index=index, below=0, above=end, beyond=-1, q=q, is_leaf=True)
+            for index, q in enumerate(probabilities, 1)
+        ]
 
     def pattern(self, probabilities, norm):
         """Return equal eps: a record meets all draws, each like a level of its own."""

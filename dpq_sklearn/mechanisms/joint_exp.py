@@ -58,7 +58,7 @@ class JointExponential(Mechanism):
         Privacy
         -------
         Neighbours differ in one record. One record more takes one position more and leaves all
-        others where they are (`spread_places`), so it adds 1 to the count of one of the m + 1 gaps
+        others where they are (`spread_offsets`), so it adds 1 to the count of one of the m + 1 gaps
         between v_j, and d_i = q_i - q_{i-1} to the count wanted in gap i. The score changes by at
         most ``(1 - d_j) + sum_{i != j} d_i = 2 (1 - d_j) <= 2 (1 - min d)``, and with a public
         floor the logarithm of a weight by at most eta times that. So with
@@ -106,8 +106,8 @@ class JointExponential(Mechanism):
         return np.sqrt(j * (m + 1 - j) * (2 * m + 1) / ((m + 1) * (m + 2))) / eta
 
 
-def record_places(ranks, column, records, cell_bits):
-    """Return the cells (from 0) of records, counted from 0, and their places in these cells.
+def record_offsets(ranks, column, records, cell_bits):
+    """Return the cells (from 0) of records, counted from 0, and their offsets in these cells.
 
     Records before all others are at the position before the first, those behind all at the last.
     """
@@ -116,18 +116,18 @@ def record_places(ranks, column, records, cell_bits):
     existing = np.clip(records, 0, max(n_records - 1, 0))
     cells, before, behind = ranks.around_ranks(np.array([column]), existing * RECORD_WEIGHT)
     counts = (behind - before) // RECORD_WEIGHT
-    places = spread_places(existing - before // RECORD_WEIGHT, counts, cell_bits)
+    offsets = spread_offsets(existing - before // RECORD_WEIGHT, counts, cell_bits)
     is_before, is_behind = records < 0, records >= n_records
     cells = np.where(is_before, -1, np.where(is_behind, end - first - 1, cells - first))
-    return cells, np.where(is_before | is_behind, (1 << cell_bits) - 1, places)
+    return cells, np.where(is_before | is_behind, (1 << cell_bits) - 1, offsets)
 
 
-def spread_places(numbers, counts, n_bits):
-    """Return the places in their cells of records with these `numbers`, of so many in the cell.
+def spread_offsets(numbers, counts, n_bits):
+    """Return the offsets in their cells of records with these `numbers`, of so many in the cell.
 
-    The largest power of 2 among the records cuts the 2^n_bits places of the cell into equal gaps,
+    The largest power of 2 among the records cuts the 2^n_bits offsets of the cell into equal gaps,
     and all others halve the first of these gaps. So the records are spread over the cell, and one
-    record more leaves the places of all others as they are.
+    record more leaves the offsets of all others as they are.
     """
     n_gaps = 1 << (np.frexp(np.maximum(counts, 1))[1].astype(np.int64) - 1)
     n_halved = counts - n_gaps
@@ -160,8 +160,8 @@ class JointWeights:
         self.errors = np.array(errors)[:, None] + np.arange(-half, half + 1)
         # F is i behind record i - 1 up to the position of record i.
         records = np.array(self.anchors)[:, None] + np.arange(-half - 1, half + 1)
-        self.cells, self.places = record_places(ranks, column, records, cell_bits)
-        lengths = np.ldexp(np.diff(self.cells).astype(float), cell_bits) + np.diff(self.places)
+        self.cells, self.offsets = record_offsets(ranks, column, records, cell_bits)
+        lengths = np.ldexp(np.diff(self.cells).astype(float), cell_bits) + np.diff(self.offsets)
         with np.errstate(divide="ignore"):
             self.log_lengths = np.log(lengths)
         self.starts, self.totals = [], []
@@ -171,7 +171,7 @@ class JointWeights:
 
     def edge(self, j, index):
         """Return the position before an interval in the j-th window: exactly, as it has 74 bits."""
-        return (int(self.cells[j, index]) << self.cell_bits) + int(self.places[j, index])
+        return (int(self.cells[j, index]) << self.cell_bits) + int(self.offsets[j, index])
 
     def gap(self, first, last):
         """Return how much larger the index of a rank is in one window than in a later one."""

@@ -10,7 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
-from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
+from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.reading.containers import fill_columns, read_matrix, readable_columns
 from dpq_sklearn.reading.groups import weights_of_rows
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, sort_weighted
@@ -29,7 +30,7 @@ class Records:
         """Return the records of summarized columns, or raise in scikit-learn's words for none."""
         if n_rows == 0:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        return cls(Ranks.of_summaries(summaries, grid), n_rows)
+        return cls(WeightedRanks.of_summaries(summaries, grid), n_rows)
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class Table:
 
         in_threads(sort, blocks_of_columns(X.shape[1], self.n_jobs), self.n_jobs)
         if weights is None:
-            return Records(Ranks.of_sorted(values, grid), n_records)
-        return Records(Ranks.of_weighted(cells, below, grid), n_records)
+            return Records(SortedRanks.of_rows(values, grid), n_records)
+        return Records(WeightedRanks.of_rows(cells, below, grid), n_records)
 
 
 def _weights_and_number(n_rows, groups):

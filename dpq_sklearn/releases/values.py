@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpq_sklearn.engine.grid import FIRST_POWER, POWERS_OF_TEN, times_ten_to
+from dpq_sklearn.engine.round_numbers import FIRST_POWER, POWERS_OF_TEN, times_ten_to
 
 _MOST_DIGITS = 16
 _EXACT_POWER = 22  # 10^22 is the largest power of ten that is a float

@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.releases.release import plan_release
 
 N_RECORDS = 10_000
@@ -32,7 +32,7 @@ def plan_of(n_features, n_bins, request):
 
 def mean_rank_error(plan, values):
     """Return the error of one release, from `values` of shape (n_features, n), ascending."""
-    ranks = Ranks.of_sorted(values, plan.grid)
+    ranks = SortedRanks.of_rows(values, plan.grid)
     released = plan.mechanism.draw(ranks, plan.quantiles, plan.budgets, make_randomness(None))
     errors = [
         np.searchsorted(x, plan.grid.lower_edges(cells, column)) - np.multiply(q, x.size)

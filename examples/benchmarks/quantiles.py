@@ -14,7 +14,7 @@ from dpq_sklearn import dp_quantiles
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
 
@@ -26,14 +26,12 @@ def uniform_quantiles(m):
 def sorted_ranks(rng, n):
     """Return the ranks of one sorted column without bounds."""
     values = np.sort(rng.normal(0, 5, (1, n)), axis=1)
-    return Ranks.of_sorted(values, make_grid([(-np.inf, np.inf)]))
+    return SortedRanks.of_rows(values, make_grid([(-np.inf, np.inf)]))
 
 
 def release_of(mechanism, ranks, q):
     """Return a function that draws the quantiles of one column with eps = 1."""
-    return partial(
-        mechanism.release, ranks, [tuple(q)], [Budget(1.0, "eps")], make_randomness(None)
-    )
+    return partial(mechanism.draw, ranks, [tuple(q)], [Budget(1.0, "eps")], make_randomness(None))
 
 
 def peak_in_columns(function, column):

@@ -14,7 +14,7 @@ from tables import SHOWN_M
 
 from dpq_sklearn import dp_quantiles, sanitize
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.forecast.worst_cases import rank_error_bound
 from dpq_sklearn.releases.release import plan_release
 
@@ -166,7 +166,7 @@ def n_features(trial):
     for d in (1, 2, 5, 10, 20, 50, 100):
         for accounting, request in requests.items():
             plan = plan_release([quantiles] * d, eps=1.0, rho=None, bounds=[DOMAIN] * d, **request)
-            ranks = Ranks.of_sorted(x_sorted[None, :], plan.grid[:1])
+            ranks = SortedRanks.of_rows(x_sorted[None, :], plan.grid[:1])
             randomness = make_randomness(seed_of(trial, d))
             (cells,) = plan.mechanism.draw(ranks, [quantiles], plan.budgets[:1], randomness)
             error = mean_gap(plan.grid.lower_edges(cells, 0), x_sorted, quantiles)

@@ -1,0 +1,115 @@
+"""Round numbers: decimal numbers of few digits, and how much grid measure each of them has.
+
+People write down round numbers (37, 0.25, 1e6), and many records may share one. Between two of
+them lie millions of empty cells, which would otherwise win against the one cell that the records
+are in.
+
+Every decimal number of up to 13 digits has a *serial*: 0, 1, 2, ... from zero upwards. The serials
+of those with up to 12 digits are divisible by 10, of those with up to 11 by 100, and so on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# The multiples of each power of ten share a tenth of the measure that all cells have without them.
+# None has more than these parts of a decade or a column: it would attract draws from around it.
+ROUND_SHARE = 0.1
+MOST_OF_A_DECADE = 1 / 200
+MOST_OF_A_COLUMN = 1 / 4000
+# Round numbers that are less than this many cells apart have nothing to stand out from.
+_CELLS_BETWEEN = 100
+
+_MOST_DIGITS = 13
+_SERIALS_A_DECADE = 9 * 10 ** (_MOST_DIGITS - 1)
+
+FIRST_POWER = -308
+POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(FIRST_POWER, 309)])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoundNumbers:
+    """The round numbers of several columns, and their measures.
+
+    Methods take the column of each number as `columns`, an index into the columns that broadcasts
+    with it.
+    """
+
+    first_decade: np.ndarray  # (n_columns,), the power of ten below which serials are linear
+    powers: np.ndarray  # (n_powers,), the powers of ten by which serials with a measure divide
+    measures: np.ndarray  # (n_powers, n_columns), of a multiple of each power: whole numbers
+
+    def serials_below(self, values, columns):
+        """Return the last serial below each value."""
+        powers = POWERS_OF_TEN.searchsorted(np.abs(values), side="right") - 1 + FIRST_POWER
+        decades = np.maximum(powers - self.first_decade[columns], 0)
+
+        digits_after = _MOST_DIGITS - 1 - self.first_decade[columns] - decades
+        mantissas = np.ceil(times_ten_to(values, digits_after)) - 1
+
+        signs = np.sign(values).astype(np.int64)
+        return mantissas.astype(np.int64) + signs * decades * _SERIALS_A_DECADE
+
+    def values_of(self, serials, columns):
+        """Return the number of each serial, with a relative error below 2^-50."""
+        magnitudes = np.abs(serials)
+        decades = np.maximum(magnitudes - _SERIALS_A_DECADE // 9, 0) // _SERIALS_A_DECADE
+        mantissas = np.sign(serials) * (magnitudes - decades * _SERIALS_A_DECADE)
+
+        digits_after = _MOST_DIGITS - 1 - self.first_decade[columns] - decades
+        return times_ten_to(mantissas.astype(np.float64), -digits_after)
+
+    def measure_up_to(self, serials, columns):
+        """Return the measure of all round numbers up to each serial; below zero it is negative."""
+        multiples = self._multiples_up_to(serials)
+        return np.einsum("p...,p...->...", multiples, self.measures[:, columns])
+
+    def serials_at(self, begin, end, units, columns):
+        """Return the serials behind `begin` and up to `end` to which units of measure belong.
+
+        The units 0, 1, ... are those of the multiples of the first power, then of the next, and so
+        on. All arrays have the shape (n,).
+        """
+        begins, ends = self._multiples_up_to(np.array((begin, end))).swapaxes(0, 1)
+        measures = self.measures[:, columns]
+
+        of_powers = measures * (ends - begins)
+        before = of_powers.cumsum(axis=0) - of_powers
+        power = (before <= units).sum(axis=0) - 1
+
+        found = power, np.arange(units.size)
+        multiples = begins[found] + 1 + (units - before[found]) // measures[found]
+        return multiples * self.powers[power]
+
+    def _multiples_up_to(self, serials):
+        """Return for each power its last multiple up to each serial, divided by it."""
+        return serials // self.powers.reshape(-1, *(1,) * np.ndim(serials))
+
+
+def round_numbers_of(smallest_exponent, cells_a_decade, n_cells):
+    """Return the round numbers of columns with so many cells, in all and in a decade.
+
+    The arguments have the shape (n_columns,). Decades are counted from `smallest_exponent`, a power
+    of two.
+    """
+    first_decade = np.floor(smallest_exponent * np.log10(2.0)).astype(np.int64)
+
+    digits = np.arange(_MOST_DIGITS)[:, None]
+    apart = cells_a_decade / _SERIALS_A_DECADE * 10.0**digits
+    most = np.minimum(MOST_OF_A_COLUMN * n_cells, MOST_OF_A_DECADE * cells_a_decade)
+    measures = np.minimum(ROUND_SHARE * apart, most).astype(np.int64)
+    measures = np.where(apart >= _CELLS_BETWEEN, measures, 0)
+
+    first_power = int(measures.any(axis=1).argmax())
+    return RoundNumbers(
+        first_decade=first_decade,
+        powers=10 ** np.arange(first_power, _MOST_DIGITS),
+        measures=measures[first_power:],
+    )
+
+
+def times_ten_to(values, powers):
+    """Return values times powers of ten; powers below 1 divide, which rounds only once."""
+    factors = POWERS_OF_TEN[np.abs(powers) - FIRST_POWER]
+    is_up = powers >= 0
+    return values * np.where(is_up, factors, 1.0) / np.where(is_up, 1.0, factors)

@@ -1,0 +1,102 @@
+"""Ranks of cells and weights: of summaries, and of rows that share the weight of a person."""
+
+import numpy as np
+
+from dpq_sklearn.engine.ranks import checked_totals, entries_below, first_at_least
+
+
+class WeightedRanks:
+    """The ascending cells of several columns, and the weight before each of them: `Ranks`.
+
+    ``cells[starts[column] :][: sizes[column]]`` are those of a column, some of them equal, and
+    ``below[starts_of_below[column] :][: sizes[column] + 1]`` the weights before each, and in all.
+    There is at least one cell, though no column need have it.
+    """
+
+    def __init__(self, *, grid, cells, starts, sizes, below, starts_of_below):
+        self.grid = grid
+        self._cells = cells
+        self._starts = starts
+        self._sizes = sizes
+        self._below = below
+        self._starts_of_below = starts_of_below
+        self.total_weights = checked_totals(below[starts_of_below + sizes])
+
+    @classmethod
+    def of_rows(cls, cells, below, grid):
+        """Return the ranks of columns that are the rows of two matrices.
+
+        `cells` is (n_columns, n_rows), each row ascending, and `below` (n_columns, n_rows + 1).
+        """
+        n_columns, n_rows = cells.shape
+        columns = np.arange(n_columns)
+        return cls(
+            grid=grid,
+            cells=_at_least_one(cells.ravel()),
+            starts=columns * n_rows,
+            sizes=np.full(n_columns, n_rows),
+            below=below.ravel(),
+            starts_of_below=columns * (n_rows + 1),
+        )
+
+    @classmethod
+    def of_summaries(cls, summaries, grid):
+        """Return the ranks of (cell, weight) summaries, one for each column."""
+        sizes = np.array([summary.cells.size for summary in summaries])
+        starts = np.cumsum(sizes) - sizes
+        cells = np.concatenate([summary.cells for summary in summaries])
+        below = np.concatenate([np.append(0, np.cumsum(summary.weights)) for summary in summaries])
+        return cls(
+            grid=grid,
+            cells=_at_least_one(cells),
+            starts=starts,
+            sizes=sizes,
+            below=below,
+            starts_of_below=starts + np.arange(sizes.size),
+        )
+
+    def of_columns(self, columns):
+        """Return the ranks of a list of the columns."""
+        return WeightedRanks(
+            grid=self.grid[columns],
+            cells=self._cells,
+            starts=self._starts[columns],
+            sizes=self._sizes[columns],
+            below=self._below,
+            starts_of_below=self._starts_of_below[columns],
+        )
+
+    def around_ranks(self, columns, weights):
+        """Return cells and the weights before and after them, as `Ranks` promises."""
+        last = self._sizes[columns] - 1
+        starts_of_below = self._starts_of_below[columns]
+        up_to = first_at_least(self._below, starts_of_below, last + 2, weights + 1)
+        entries = np.maximum(np.minimum(up_to - 1, last), 0)
+        index = np.minimum(self._starts[columns] + entries, self._cells.size - 1)
+        cells = np.where(last < 0, self.grid.first[columns], self._cells[index])
+
+        # A cell with one entry needs no search.
+        following = np.minimum(index + 1, self._cells.size - 1)
+        is_shared = (entries > 0) & (self._cells[index - 1] == cells)
+        is_shared |= (entries < last) & (self._cells[following] == cells)
+        is_shared |= last < 0
+
+        before = entries
+        after = entries + 1
+        if is_shared.any():
+            columns_of_shared = (columns + np.zeros_like(cells))[is_shared]
+            cell_ends = np.array((cells, cells + 1))[:, is_shared]
+            of_shared = self._entries_before(columns_of_shared, cell_ends)
+            before[is_shared], after[is_shared] = of_shared
+        return cells, self._below[starts_of_below + before], self._below[starts_of_below + after]
+
+    def weights_below(self, columns, cells):
+        """Return the weight in the cells before each of the given ones."""
+        return self._below[self._starts_of_below[columns] + self._entries_before(columns, cells)]
+
+    def _entries_before(self, columns, cells):
+        return entries_below(self._cells, self._starts, self._sizes, columns, cells)
+
+
+def _at_least_one(cells):
+    return cells if cells.size else np.zeros(1, dtype=np.int64)
