@@ -38,6 +38,7 @@ READING_ORDER = [
     "mechanisms.joint_exp",
     "mechanisms.auto",
     "mechanisms.registry",
+    "ledger.locks",
     "ledger.file",
     "ledger.memory",
     "ledger.views",

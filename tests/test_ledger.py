@@ -427,7 +427,7 @@ def test_any_file_name_works(tmp_path, name):
     ledger = PrivacyLedger(tmp_path / name, eps=1.0)
     charge(str(tmp_path / name), pure(0.5), what="fit")
     assert ledger.spent().eps == 0.5
-    assert os.listdir(tmp_path) == [name]
+    assert sorted(os.listdir(tmp_path)) == [name, f"{name}-lock"]
 
 
 # Rows and people

@@ -40,7 +40,7 @@ def make_ledger(path, n_records):
 
 
 def remove(path):
-    for suffix in ("", "-journal", "-wal", "-shm"):
+    for suffix in ("", "-journal", "-wal", "-shm", "-lock"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path + suffix)
 
@@ -161,7 +161,7 @@ def test_journal_of_a_deleted_ledger_is_not_rolled_back_into_a_new_one(path):
 
 def test_creation_leaves_nothing_but_the_ledger(path, tmp_path):
     make_ledger(path, 3)
-    assert os.listdir(tmp_path) == ["budget.sqlite"]
+    assert sorted(os.listdir(tmp_path)) == ["budget.sqlite", "budget.sqlite-lock"]
 
 
 def test_creation_works_without_hard_links_and_never_replaces_a_ledger(path, monkeypatch):
@@ -371,7 +371,8 @@ for free_pages in [8, 7, 6, 5, 4, 3, 2, 1, 0] * 2:
         os.unlink(path + "2")
     except LedgerError as error:
         assert path in str(error), error
-    assert sorted(os.listdir(folder)) == ["budget.sqlite", "filler"], os.listdir(folder)
+    files = {"budget.sqlite", "budget.sqlite-lock", "budget.sqlite2-lock", "filler"}
+    assert set(os.listdir(folder)) <= files, os.listdir(folder)
     os.unlink(filler)
 charge(ledger, PrivacyLoss(0.25, 0.0, 0.01), what="fit")
 assert len(ledger.records()) == n_charged + 1

@@ -80,7 +80,7 @@ def test_processes_that_create_one_ledger_at_once_share_it(processes, tmp_path, 
         worker.join(60)
     assert len({hash(ledger) for ledger in ledgers}) == 1
     assert all(len(ledger.records()) == 4 for ledger in ledgers)
-    assert os.listdir(tmp_path) == ["budget.sqlite"]
+    assert sorted(os.listdir(tmp_path)) == ["budget.sqlite", "budget.sqlite-lock"]
 
 
 def charge_until_killed(path, connection):
@@ -128,7 +128,7 @@ def test_no_spend_is_missing_after_a_kill_at_any_of_200_moments(processes, tmp_p
         n_before = len(records)
     assert n_before > 0
     charge(ledger, LOSS, what="fit")  # clears away what the last one that was killed left
-    assert os.listdir(tmp_path) == ["budget.sqlite"]
+    assert sorted(os.listdir(tmp_path)) == ["budget.sqlite", "budget.sqlite-lock"]
 
 
 def create_until_killed(folder, connection):

@@ -1,8 +1,8 @@
 """The file of a ledger: SQLite, one durable transaction per spend, sealed against silent damage.
 
 - Every operation opens its own connection: threads, forks and worker processes share nothing but
-  the file and its lock. Nothing else opens the file: on POSIX, closing any other handle would drop
-  the locks of the whole process.
+  the file and its locks (`ledger.locks`). Nothing else here opens the file: on POSIX, closing any
+  other handle would drop SQLite's locks of the whole process.
 - A rollback journal, unlike a write-ahead log, leaves all in one file without shared memory. With
   ``synchronous=EXTRA`` a commit, and the name of the file, outlast a power cut right after it.
 - SQLite notices damage to its structure but not to its contents. A SHA-256 over caps and records
@@ -20,6 +20,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
+from dpq_sklearn.ledger.locks import locked
+
 APPLICATION_ID = 0x4450514C  # "DPQL", in the header of the file
 FORMAT = 1
 SECONDS_TO_WAIT_FOR_THE_LOCK = 60.0
@@ -35,8 +37,8 @@ CREATE TABLE releases (
     facts TEXT);
 """
 
-# What SQLite raises on a damaged file, where bytes are no text or sizes are impossible.
-_FAILURES = (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
+# What locks raise, and SQLite on a damaged file, where bytes are no text or sizes are impossible.
+_FAILURES = (OSError, sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
 
 
 class LedgerError(RuntimeError):
@@ -118,31 +120,65 @@ def create(path, contents):
 
 def read(path):
     """Return the contents of the ledger at `path`, verified."""
+    with _lock(path, exclusive=False):
+        return _read_locked(path)
+
+
+def append(path, add_release):
+    """Commit the release that `add_release(contents)` adds; or raise, and spend nothing."""
+    with _lock(path, exclusive=True):
+        with _connection(path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            before = _verified_contents(connection, path)
+            after = add_release(before)
+            _insert_last_release(connection, path, after)
+
+            # Only somebody who does not know our lock can have written since, after SQLite's lock
+            # was lost. What they added would be overwritten.
+            if _read_locked(path) != before:
+                raise LedgerError(
+                    f"the privacy ledger {path!r} was written to while it was locked. Nothing was "
+                    "spent. No other program, and no older version of this one, may write to it."
+                )
+            connection.execute("COMMIT")
+
+        if _read_locked(path) != after:
+            raise _damaged(path, "it does not hold what was committed")
+
+
+def _insert_last_release(connection, path, contents):
+    connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", contents.rows[-1])
+    connection.execute("UPDATE head SET seal = ?", (_seal(contents),))
+
+    # If the structure of the file is damaged where nothing is stored, the insertion may have
+    # overwritten older records: all is read back, and the whole structure is checked.
+    structure = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if _verified_contents(connection, path) != contents or structure != ("ok",):
+        raise _damaged(path, "it does not give back what was written")
+
+
+def _read_locked(path):
+    """Return the contents on the disk, by a connection that has nothing in its memory."""
     with _connection(path) as connection:
         connection.execute("BEGIN")
         return _verified_contents(connection, path)
 
 
-def append(path, add_release):
-    """Commit the release that `add_release(contents)` adds; or raise, and spend nothing."""
-    with _connection(path) as connection:
-        connection.execute("BEGIN IMMEDIATE")  # the contents are read and changed under the lock
-        after = add_release(_verified_contents(connection, path))
-        connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", after.rows[-1])
-        connection.execute("UPDATE head SET seal = ?", (_seal(after),))
-        # If the structure of the file is damaged where nothing is stored, the insertion may have
-        # overwritten older records: all is read back, and the whole structure is checked.
-        structure = connection.execute("PRAGMA integrity_check(1)").fetchone()
-        if _verified_contents(connection, path) != after or structure != ("ok",):
-            raise _damaged(path, "it does not give back what was written")
-        connection.execute("COMMIT")
+@contextlib.contextmanager
+def _lock(path, exclusive):
+    with (
+        _failures_explained(path),
+        locked(path, exclusive=exclusive, seconds=SECONDS_TO_WAIT_FOR_THE_LOCK),
+    ):
+        yield
 
 
 @contextlib.contextmanager
 def _connection(path, new_file=None):
     """Open the ledger, or a new file for it; what is not committed at the end is undone."""
     uri = f"{Path(new_file or path).as_uri()}?mode={'rwc' if new_file else 'rw'}"
-    try:
+
+    with _failures_explained(path, is_new=new_file is not None):
         connection = sqlite3.connect(
             uri, uri=True, timeout=SECONDS_TO_WAIT_FOR_THE_LOCK, isolation_level=None
         )
@@ -150,11 +186,18 @@ def _connection(path, new_file=None):
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA cell_size_check = ON")
             yield connection
+
+
+@contextlib.contextmanager
+def _failures_explained(path, is_new=False):
+    """Turn failures of SQLite and of the system into errors that name the ledger."""
+    try:
+        yield
     except _FAILURES as error:
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             reason = f"needs its folder: {folder!r} is missing."
-        elif not new_file and not os.path.isfile(path):
+        elif not is_new and not os.path.isfile(path):
             reason = (
                 "is missing: the file was deleted or moved, or has not been created by "
                 "PrivacyLedger(path, eps=...) yet."

@@ -31,6 +31,8 @@ _SLACK = 2.0**-40
 # Records stay small: of more names than this they hold the number, of a longer detail the start.
 _MOST_NAMES = 100
 _LONGEST_DETAIL = 300
+# By path, which ledger this process first met there: a path holds no id of its own.
+_FIRST_MET = {}
 
 
 class BudgetExceededError(ValueError):
@@ -98,9 +100,11 @@ class PrivacyLedger:
     Notes
     -----
     An estimator's ``ledger`` may also be the absolute path of a file that exists: a deleted ledger
-    is an error and not a new budget. Any number of threads and processes may use one file at once;
-    a ledger in memory is shared by its copies and clones. A search goes on when a fit is refused:
-    ``error_score="raise"`` stops it, and :meth:`check` tells beforehand.
+    is an error and not a new budget, and so is another one at a path that this process has used
+    before. Any number of threads and processes may use one file at once: its lock is a second,
+    empty file beside it, ``path-lock``. A ledger in memory is shared by its copies and clones. A
+    search goes on when a fit is refused: ``error_score="raise"`` stops it, and :meth:`check` tells
+    beforehand.
 
     Examples
     --------
@@ -128,8 +132,10 @@ class PrivacyLedger:
             ledger_memory.create(new)
         elif not os.path.lexists(self._path):
             ledger_file.create(self._path, new)
-        contents = self._contents()
+        store, key = self._store
+        contents = store.read(key)
         self._ledger_id = contents.ledger_id
+        _FIRST_MET.setdefault(self._path, contents.ledger_id)
         if caps not in (contents.caps, Caps(None, None, None)):
             raise ValueError(
                 f"the caps of a ledger cannot be changed: {self._path!r} was created with "
@@ -298,10 +304,12 @@ class PrivacyLedger:
 
     def _refuse_other(self, contents, neighbours=None):
         """Raise if the contents are of another ledger, or for other neighbours than these."""
-        if self._ledger_id not in (contents.ledger_id, None):
+        met = self._ledger_id or _FIRST_MET.setdefault(self._path, contents.ledger_id)
+        if met != contents.ledger_id:
             raise LedgerError(
-                f"the privacy ledger {self._path!r} is not the one that this object was made for: "
-                "it was deleted and created anew, and what had been spent is missing from it."
+                f"the privacy ledger {self._path!r} is not the one that was there before: it was "
+                "deleted and created anew, and what had been spent is missing from it. If that is "
+                f"as it should be, go on with PrivacyLedger({self._path!r}) instead."
             )
         of_ledger = Neighbours(contents.neighbours)
         if neighbours not in (of_ledger, None):

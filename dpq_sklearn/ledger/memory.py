@@ -5,9 +5,20 @@ import threading
 
 from dpq_sklearn.ledger.file import LedgerError
 
-# By process and ledger id: a forked process inherits the dict, but not its parent's number.
+# By process and ledger id: a forked process inherits the dict, but not its parent's number. Numbers
+# come back, though, and a grandchild may have its grandparent's: each child forgets all ledgers.
 _LEDGERS = {}
 _LOCK = threading.Lock()
+
+
+def _forget():
+    global _LOCK
+    _LEDGERS.clear()
+    _LOCK = threading.Lock()  # another thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def create(contents):
@@ -28,6 +39,5 @@ def read(ledger_id):
 
 def append(ledger_id, add_release):
     """Keep what `add_release(contents)` returns, unless it raises."""
-    read(ledger_id)  # a forked process must be refused before it waits for a lock it inherited
     with _LOCK:
         _LEDGERS[os.getpid(), ledger_id] = add_release(read(ledger_id))
