@@ -33,13 +33,15 @@ class AggregateTree(Mechanism):
         counts of a level sum to at most one record. Each level has an equal share of the budget
         (`CountNoise`). What follows the noise uses the noisy counts only.
         """
-        released = []
-        for column, (q, budget) in enumerate(zip(probabilities, budgets, strict=True)):
+        cells = []
+        for column, (of_column, budget) in enumerate(zip(probabilities, budgets, strict=True)):
             counts = tree_counts(ranks, column, self.height, self.branching)
             noisy = [level + self._noise(budget, level.size).draw(randomness) for level in counts]
-            first, end = int(ranks.grid.first[column]), int(ranks.grid.end[column])
-            released.append(first + walk_down(consistent(noisy), q, end - first))
-        return released
+
+            first = int(ranks.grid.first[column])
+            n_cells = int(ranks.grid.end[column]) - first
+            cells.append(first + walk_down(consistent(noisy), of_column, n_cells))
+        return cells
 
     def _noise(self, budget, n_counts):
         return CountNoise(budget.part(1 / self.height), n_counts, RECORD_WEIGHT)
@@ -63,9 +65,9 @@ class AggregateTree(Mechanism):
 
 def tree_counts(ranks, column, height, branching):
     """Return the exact weights of each level, from the `branching` parts below the root down."""
-    first, end = int(ranks.grid.first[column]), int(ranks.grid.end[column])
-    below = ranks.weights_below(column, first + leaf_edges(branching**height, end - first))
-    leaves = np.diff(below)
+    first = int(ranks.grid.first[column])
+    n_cells = int(ranks.grid.end[column]) - first
+    leaves = np.diff(ranks.weights_below(column, first + leaf_edges(branching**height, n_cells)))
     return [leaves.reshape(branching**depth, -1).sum(axis=1) for depth in range(1, height + 1)]
 
 
@@ -81,12 +83,15 @@ def consistent(noisy):
     down the tree, what a count then has more than its children is shared among them (Honaker
     2015; Hay, Rastogi, Miklau, Suciu 2010, Theorem 3). The root is not measured.
     """
-    estimates, branching = [level.astype(np.float64) for level in noisy], noisy[0].size
+    estimates = [level.astype(np.float64) for level in noisy]
+    branching = noisy[0].size
+
     for level in range(len(estimates) - 2, -1, -1):
         leaves = branching ** (len(estimates) - level)
         own_share = (leaves - leaves // branching) / (leaves - 1)
         from_children = estimates[level + 1].reshape(-1, branching).sum(axis=1)
         estimates[level] = own_share * estimates[level] + (1 - own_share) * from_children
+
     for parents, children in pairwise(estimates):
         children = children.reshape(-1, branching)  # a view, in which the estimates change
         children += (parents - children.sum(axis=1))[:, None] / branching
@@ -96,12 +101,17 @@ def consistent(noisy):
 def walk_down(levels, probabilities, n_cells):
     """Return the cell of each quantile: leaf by leaf from the left, linear inside the leaf.
 
+    `levels` are consistent counts, (branching,), (branching^2,), ... The result has the shape of
+    `probabilities`, (m,).
+
     At each level the walk goes to the first child at which the counts so far reach the rank still
     wanted. That is monotone in the quantile, also where counts are negative.
     """
-    branching, each = levels[0].size, np.arange(len(probabilities))
+    branching = levels[0].size
+    each = np.arange(len(probabilities))
     wanted = np.asarray(probabilities, dtype=np.float64) * max(levels[0].sum(), 0.0)
     node = np.zeros_like(each)
+
     for level in levels:
         counts = level.reshape(-1, branching)[node]
         reached = np.cumsum(counts, axis=1)
@@ -110,8 +120,11 @@ def walk_down(levels, probabilities, n_cells):
         count = counts[each, child]
         wanted = wanted - reached[each, child] + count
         node = node * branching + child
-    share = np.clip(np.divide(wanted, count, out=np.full(wanted.size, 0.5), where=count > 0), 0, 1)
+
+    share = np.divide(wanted, count, out=np.full(wanted.size, 0.5), where=count > 0)
     edges = leaf_edges(levels[-1].size, n_cells)
-    starts, widths = edges[node], edges[node + 1] - edges[node]
-    inside = np.minimum((share * widths).astype(np.int64), np.maximum(widths - 1, 0))
+    starts = edges[node]
+    widths = edges[node + 1] - starts
+    inside = (np.clip(share, 0, 1) * widths).astype(np.int64)
+    inside = np.minimum(inside, np.maximum(widths - 1, 0))
     return np.maximum.accumulate(starts + inside)

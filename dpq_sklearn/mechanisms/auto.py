@@ -23,19 +23,24 @@ class AutomaticChoice(Mechanism):
     """AQ or JointExp for each column."""
 
     takes_weights = False  # JointExp does not
-    _aq, _joint_exp = ApproximateQuantiles(), JointExponential()
+    _aq = ApproximateQuantiles()
+    _joint_exp = JointExponential()
     composed_budgets = _aq.composed_budgets  # JointExp is a single draw
 
     def choice(self, probabilities, budget):
         """Return the mechanism for these quantiles and this budget."""
-        m, aq, joint_exp = len(probabilities), self._aq, self._joint_exp
+        m = len(probabilities)
         if budget.unit is Unit.DRAW or m >= FEWEST_ALWAYS_AQ:
-            return aq
-        of_aq, of_joint_exp = (one.typical_error(probabilities, budget) for one in (aq, joint_exp))
-        if of_joint_exp >= CLEARLY_LESS * of_aq:
-            return aq
-        score = joint_exp.score(probabilities, budget)
-        return joint_exp if m**2 * score.clip / score.eta <= MOST_LOG_WEIGHTS else aq
+            return self._aq
+
+        error_of_aq = self._aq.typical_error(probabilities, budget)
+        error_of_joint_exp = self._joint_exp.typical_error(probabilities, budget)
+        if error_of_joint_exp >= CLEARLY_LESS * error_of_aq:
+            return self._aq
+
+        score = self._joint_exp.score(probabilities, budget)
+        is_slow = m**2 * score.clip / score.eta > MOST_LOG_WEIGHTS
+        return self._aq if is_slow else self._joint_exp
 
     def draw(self, ranks, probabilities, budgets, randomness):
         """Return the cells that the chosen mechanisms release, all columns of one at once.
@@ -45,7 +50,7 @@ class AutomaticChoice(Mechanism):
         That of the chosen mechanisms: the choice does not depend on the data.
         """
         choices = list(map(self.choice, probabilities, budgets))
-        released = {}
+        cells_of = {}
         for mechanism in dict.fromkeys(choices):
             columns = [index for index, choice in enumerate(choices) if choice is mechanism]
             cells = mechanism.draw(
@@ -54,8 +59,8 @@ class AutomaticChoice(Mechanism):
                 [budgets[column] for column in columns],
                 randomness,
             )
-            released.update(zip(columns, cells, strict=True))
-        return [released[column] for column in range(len(choices))]
+            cells_of.update(zip(columns, cells, strict=True))
+        return [cells_of[column] for column in range(len(choices))]
 
     def cost(self, probabilities, budget):
         return self.choice(probabilities, budget).cost(probabilities, budget)

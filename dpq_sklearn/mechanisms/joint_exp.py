@@ -65,27 +65,31 @@ class JointExponential(Mechanism):
         ``eta = eps / (4 (1 - min d))`` this is an exponential mechanism of cost eps,
         eps-bounded-range, hence eps^2 / 8-zCDP.
         """
-        released = []
-        for column, (q, budget) in enumerate(zip(probabilities, budgets, strict=True)):
-            weights = JointWeights(self.score(q, budget), ranks, column, q, self.cell_bits)
+        cells_of_columns = []
+        for column, (of_column, budget) in enumerate(zip(probabilities, budgets, strict=True)):
+            score = self.score(of_column, budget)
+            weights = JointWeights(score, ranks, column, of_column, self.cell_bits)
             cells = [position >> self.cell_bits for position in weights.draw(randomness)]
-            released.append(ranks.grid.first[column] + np.array(cells))
-        return released
+            cells_of_columns.append(ranks.grid.first[column] + np.array(cells))
+        return cells_of_columns
 
     def score(self, probabilities, budget):
         """Return the public constants of the mechanism for this budget."""
         m = len(probabilities)
         clip = (m * (self.grid_bits + self.cell_bits) + self.spare_bits) * LN2
         eps_of_eta = 4 * (1 - float(np.diff([0.0, *probabilities, 1.0]).min()))
+
         # A perfect choice need not exist, but ranks are integers: one with u >= -(m + 1) does. A
         # larger eps is not spent in full.
         largest_eta = clip / (8 * (m + 1))
         # The error takes at most half of the budget (`Budget.before_rounding`).
         least_eta = min(budget.part(1 / 2).exponential_eps() / eps_of_eta, largest_eta)
+
         # Logarithms of weights are added in at most 2 clip / eta steps for each quantile, each with
         # the rounding error of a number below 4 clip. To it comes what is beyond the windows.
         steps = (m + 1) * (2 * clip / least_eta + m + 64)
         error = 2 * DRAW_ERROR + steps * (4 * clip + 100) * 2.0**-53
+
         eta = min(budget.before_rounding(1, error).exponential_eps() / eps_of_eta, largest_eta)
         cutoff = (clip - math.log(DRAW_ERROR)) / eta
         return JointScore(eta, clip, cutoff, eps_of_eta * eta, error)
@@ -101,7 +105,8 @@ class JointExponential(Mechanism):
         has variance m (2m + 1) / ((m + 1) (m + 2)) / eta^2 given that, so the j-th error has
         j (m + 1 - j) (2m + 1) / ((m + 1) (m + 2)) / eta^2.
         """
-        m, eta = len(probabilities), self.score(probabilities, budget).eta
+        m = len(probabilities)
+        eta = self.score(probabilities, budget).eta
         j = np.arange(1, m + 1)
         return np.sqrt(j * (m + 1 - j) * (2 * m + 1) / ((m + 1) * (m + 2))) / eta
 
@@ -112,13 +117,17 @@ def record_offsets(ranks, column, records, cell_bits):
     Records before all others are at the position before the first, those behind all at the last.
     """
     n_records = int(ranks.total_weights[column]) // RECORD_WEIGHT
-    first, end = ranks.grid.first[column], ranks.grid.end[column]
+    first = ranks.grid.first[column]
+    last = ranks.grid.end[column] - 1
+
     existing = np.clip(records, 0, max(n_records - 1, 0))
     cells, before, behind = ranks.around_ranks(np.array([column]), existing * RECORD_WEIGHT)
     counts = (behind - before) // RECORD_WEIGHT
     offsets = spread_offsets(existing - before // RECORD_WEIGHT, counts, cell_bits)
-    is_before, is_behind = records < 0, records >= n_records
-    cells = np.where(is_before, -1, np.where(is_behind, end - first - 1, cells - first))
+
+    is_before = records < 0
+    is_behind = records >= n_records
+    cells = np.where(is_before, -1, np.where(is_behind, last - first, cells - first))
     return cells, np.where(is_before | is_behind, (1 << cell_bits) - 1, offsets)
 
 
@@ -148,23 +157,29 @@ class JointWeights:
     """
 
     def __init__(self, score, ranks, column, probabilities, cell_bits):
-        self.score, self.cell_bits = score, cell_bits
+        self.score = score
+        self.cell_bits = cell_bits
         self.n_positions = int(ranks.grid.end[column] - ranks.grid.first[column]) << cell_bits
         n_records = int(ranks.total_weights[column]) // RECORD_WEIGHT
         targets = [Fraction(float(q)) * n_records for q in probabilities]
+
         # Anchors are as far apart as their targets, rounded down.
         steps = [math.floor(high - low) for low, high in pairwise((0, *targets))]
         self.anchors = list(accumulate(steps))
+
         half = math.floor(min(score.cutoff / 2, n_records)) + len(probabilities)
         errors = [float(a - target) for a, target in zip(self.anchors, targets, strict=True)]
         self.errors = np.array(errors)[:, None] + np.arange(-half, half + 1)
+
         # F is i behind record i - 1 up to the position of record i.
         records = np.array(self.anchors)[:, None] + np.arange(-half - 1, half + 1)
         self.cells, self.offsets = record_offsets(ranks, column, records, cell_bits)
         lengths = np.ldexp(np.diff(self.cells).astype(float), cell_bits) + np.diff(self.offsets)
         with np.errstate(divide="ignore"):
             self.log_lengths = np.log(lengths)
-        self.starts, self.totals = [], []
+
+        self.starts = []
+        self.totals = []
         for j in range(len(probabilities)):
             self.starts.append(self._starts(j))
             self.totals.append(self._totals(j))
@@ -186,11 +201,15 @@ class JointWeights:
         eta = self.score.eta
         if j == 0:
             return -eta * np.abs(self.errors[0])
-        totals, gap = self.totals[j - 1], self.gap(j - 1, j)
+
+        totals = self.totals[j - 1]
+        gap = self.gap(j - 1, j)
         remainder = self.errors[j - 1, 0] - self.errors[j, 0]
+
         sums = np.full(totals.size, -np.inf)
         up_to = sliding_sums(totals[::-1], eta, totals.size)[::-1]
         sums[1:] = up_to[:-1] - eta * (1 - remainder)
+
         if gap > 0:
             falls = sliding_sums(totals, eta, min(gap, totals.size)) - eta * remainder
             np.logaddexp(sums, falls, out=sums)
@@ -235,16 +254,20 @@ class JointWeights:
 
     def draw(self, randomness):
         """Draw ascending positions with probability proportional to exp(eta * u) + floor."""
-        m, last = len(self.anchors), self.last_intervals()
+        m = len(self.anchors)
+        last = self.last_intervals()
         of_floors = m * math.log(self.n_positions) - math.lgamma(m + 1) - self.score.clip
         index = log_race(np.append(last, of_floors), randomness)
         if index == last.size:
             return sorted(draw_between(-1, self.n_positions - 1, m, randomness))
-        positions, j = [], m - 1
+
+        positions = []
+        j = m - 1
         while j >= 0:
             size = 1 + log_race(self.group_sizes(j, index), randomness)
             edges = self.edge(j, index), self.edge(j, index + 1)
             positions += draw_between(*edges, size, randomness)
+
             index += self.gap(j - size + 1, j)
             j -= size
             if j >= 0:
@@ -262,6 +285,7 @@ def sliding_sums(log_terms, eta, width):
     blocks.flat[: log_terms.size] = log_terms
     tilt = eta * np.arange(width)
     blocks -= tilt
+
     sums = np.logaddexp.accumulate(blocks[:, ::-1], axis=1)[:, ::-1]
     of_next = np.logaddexp.accumulate(blocks[1:], axis=1)
     sums[:-1, 1:] = np.logaddexp(sums[:-1, 1:], of_next[:, :-1] - eta * width)

@@ -24,15 +24,19 @@ def level_pattern(nodes, norm):
     shares = np.eye(nodes[-1].depth + 2)  # the last one is that of early leaves
     own = [shares[-1 if node.is_early else node.depth] for node in nodes]
     *levels, early = sum(rank_variances(nodes, own))
+
+    # What levels and early leaves spend: eps to the power `norm`.
     power = norm / (norm + 2)
-    spent, instead = np.array(levels) ** power, 0.0  # eps to the power `norm`
+    spent = np.array(levels) ** power
+    spent_early = 0.0
     if early > 0:
         both = spent[-2:].sum()
-        instead = (both ** (1 / power) + early) ** power
-        spent[-2:] *= instead / both
+        spent_early = (both ** (1 / power) + early) ** power
+        spent[-2:] *= spent_early / both
     spent[0] *= MORE_FOR_THE_ROOT
+
     least = spent.min()
-    return (spent / least) ** (1 / norm), (instead / least) ** (1 / norm)
+    return (spent / least) ** (1 / norm), (spent_early / least) ** (1 / norm)
 
 
 def rank_variances(nodes, own):
@@ -44,13 +48,19 @@ def rank_variances(nodes, own):
     that a node needs to know.
     """
     end = len(nodes) + 1
-    variances, covariances = {0: 0.0, end: 0.0}, {(0, end): 0.0}
-    for node, of_node in zip(nodes, own, strict=True):
-        q, of_low, of_high = node.q, variances[node.below], variances[node.above]
+    variances = {0: 0.0, end: 0.0}
+    covariances = {(0, end): 0.0}
+
+    for node, own_of_node in zip(nodes, own, strict=True):
+        q = node.q
+        of_low = variances[node.below]
+        of_high = variances[node.above]
         of_both = covariances[node.below, node.above]
-        here = 8 * node.sensitivity**2 * of_node
+
+        here = 8 * node.sensitivity**2 * own_of_node
         here = here + q**2 * of_high + (1 - q) ** 2 * of_low + 2 * q * (1 - q) * of_both
         variances[node.index] = here
         covariances[node.below, node.index] = q * of_both + (1 - q) * of_low
         covariances[node.index, node.above] = q * of_high + (1 - q) * of_both
+
     return [variances[index] for index in range(1, end)]

@@ -35,8 +35,11 @@ class CountNoise:
     """
 
     def __init__(self, budget, n_counts=1, sensitivity=1):
-        self._n_counts, self._sensitivity, self._budget = n_counts, sensitivity, budget
+        self._budget = budget
+        self._n_counts = n_counts
+        self._sensitivity = sensitivity
         self._error = DRAW_ERROR if budget.unit is Unit.EPS else math.sqrt(DRAW_ERROR / 2)
+
         ideal = budget.before_rounding(n_counts, self._error).amount
         if budget.unit is Unit.EPS:
             self._rate = min(ideal / sensitivity, LARGEST_RATE)
@@ -75,7 +78,9 @@ def geometrics(rate, n, randomness):
     high_rate = math.ldexp(rate, shift)
     most = math.ceil(16 / high_rate)
     thresholds = np.exp(-high_rate * np.arange(most, 0, -1))
-    high, is_unfinished = np.zeros(n, dtype=np.int64), np.ones(n, dtype=bool)
+
+    high = np.zeros(n, dtype=np.int64)
+    is_unfinished = np.ones(n, dtype=bool)
     while is_unfinished.any():
         steps = most - np.searchsorted(thresholds, randomness.uniforms(n), side="right")
         high += steps * is_unfinished
