@@ -14,7 +14,7 @@ from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.reading.containers import fill_columns, read_matrix, readable_columns
 from dpq_sklearn.reading.groups import weights_of_rows
-from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, sort_weighted
+from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, sorted_by_cell
 from dpq_sklearn.reading.threads import Progress, blocks_of_columns, in_threads
 
 
@@ -45,24 +45,40 @@ class Table:
     def read(self, grid):
         """Return the records of the table."""
         X = read_matrix(self.X)
-        weights, n_records = _weights_and_number(X.shape[0], self.groups)
-        values = np.empty(X.shape[::-1])
-        cells = values.view(np.int64)  # with groups they take the place of the values
-        below = None if weights is None else np.zeros((X.shape[1], X.shape[0] + 1), dtype=np.int64)
+        if self.groups is None:
+            return Records(self._sorted(X, grid), X.shape[0])
+
+        weights, n_people = weights_of_rows(self.groups)
+        return Records(self._weighted(X, weights, grid), n_people)
+
+    def _sorted(self, X, grid):
+        """Return the ranks of rows that are records."""
+        columns = np.empty(X.shape[::-1])
+
+        def fill_and_sort(block):
+            fill_columns(columns[block], X[:, block])
+            columns[block].sort(axis=1)
+
+        self._in_threads(fill_and_sort, X.shape[1])
+        return SortedRanks.of_rows(columns, grid)
+
+    def _weighted(self, X, weights, grid):
+        """Return the ranks of rows with weights."""
+        n_rows, n_columns = X.shape
+        cells = np.empty((n_columns, n_rows), dtype=np.int64)
+        below = np.zeros((n_columns, n_rows + 1), dtype=np.int64)
 
         def sort(block):
-            fill_columns(values[block], X[:, block])
-            if weights is None:
-                values[block].sort(axis=1)
-                return
-            for column in range(X.shape[1])[block]:
-                in_order = sort_weighted(values[column], weights, grid, column, cells[column])
+            columns = range(n_columns)[block]
+            for column, values in zip(columns, readable_columns(X[:, block]), strict=True):
+                cells[column], in_order = sorted_by_cell(values, weights, grid, column)
                 np.cumsum(in_order, out=below[column, 1:])
 
-        in_threads(sort, blocks_of_columns(X.shape[1], self.n_jobs), self.n_jobs)
-        if weights is None:
-            return Records(SortedRanks.of_rows(values, grid), n_records)
-        return Records(WeightedRanks.of_rows(cells, below, grid), n_records)
+        self._in_threads(sort, n_columns)
+        return WeightedRanks.of_rows(cells, below, grid)
+
+    def _in_threads(self, function, n_columns):
+        in_threads(function, blocks_of_columns(n_columns, self.n_jobs), self.n_jobs)
 
 
 def _weights_and_number(n_rows, groups):
@@ -94,11 +110,13 @@ class Histogram:
         """Return the rows in each bin, or with groups their weight."""
         values = read_matrix(self.x)[:, 0].astype(np.float64)
         weights, _ = _weights_and_number(values.size, self.groups)
+
         # The last bin has both of its ends. NaN are sorted behind it.
         edges = np.append(self.edges[:-1], np.nextafter(self.edges[-1], np.inf))
-        places = np.searchsorted(edges, values, side="right")
+        bins = np.searchsorted(edges, values, side="right")
+
         # Sums of weights are whole numbers below 2^53, which floats hold exactly.
-        return np.bincount(places, weights, minlength=edges.size + 1)[1:-1].astype(np.int64)
+        return np.bincount(bins, weights, minlength=edges.size + 1)[1:-1].astype(np.int64)
 
 
 @dataclass(frozen=True)

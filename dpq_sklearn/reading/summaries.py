@@ -50,15 +50,17 @@ EMPTY_SUMMARY = Summary(_NO_CELLS, _NO_CELLS)
 def summarize(values, grid, column, weights=None):
     """Return the summary of a float64 column without its NaN; `weights` None is a record each."""
     if weights is not None:
-        cells = np.empty(values.size, dtype=np.int64)
-        weights = sort_weighted(values, weights, grid, column, cells)
+        cells, weights = sorted_by_cell(values, weights, grid, column)
         has_weight = weights > 0
         return _summary_of_runs(cells[has_weight], weights[has_weight])
+
     pieces = [cells for cells, _ in _cells_in_pieces(values, None, grid, column)]
     cells = np.concatenate([*pieces, _NO_CELLS])
     if cells.size == 0:
         return EMPTY_SUMMARY
-    first, last = int(cells.min()), int(cells.max())
+
+    first = int(cells.min())
+    last = int(cells.max())
     if last - first < _TABLE_PER_ENTRY * cells.size:
         cells -= first
         counted = _summary_of_table(np.bincount(cells), first)
@@ -67,24 +69,24 @@ def summarize(values, grid, column, weights=None):
     return Summary(counted.cells, counted.weights * RECORD_WEIGHT)
 
 
-def sort_weighted(values, weights, grid, column, cells):
-    """Fill `cells` with the ascending cells of a float64 column; return the weights in this order.
+def sorted_by_cell(values, weights, grid, column):
+    """Return the ascending cells of a float64 column, and the weights of its rows in this order.
 
-    `cells` may be the memory of the values. NaN weigh nothing, in the first cell.
+    NaN weigh nothing, in the first cell.
     """
     # Cell and weight in one number, which is sorted several times as fast as a pair.
     first = grid.first[column]
+    packed = np.empty(values.size, dtype=np.int64)
     for piece in blocks_of_rows(values.size, _VALUES_AT_ONCE):
-        packed = grid.cells_of(values[piece], column) - first
-        packed <<= _WEIGHT_BITS
-        packed |= weights[piece]
-        packed[np.isnan(values[piece])] = 0
-        cells[piece] = packed  # these values are not read any more
-    cells.sort()
-    weights = cells & (2**_WEIGHT_BITS - 1)
-    cells >>= _WEIGHT_BITS
-    cells += first
-    return weights
+        cells = grid.cells_of(values[piece], column) - first
+        cells_and_weights = (cells << _WEIGHT_BITS) | weights[piece]
+        packed[piece] = np.where(np.isnan(values[piece]), 0, cells_and_weights)
+
+    packed.sort()
+    weights = packed & (2**_WEIGHT_BITS - 1)
+    packed >>= _WEIGHT_BITS
+    packed += first
+    return packed, weights
 
 
 def merge(*summaries):
@@ -92,6 +94,7 @@ def merge(*summaries):
     summaries = [summary for summary in summaries if summary.cells.size] or [EMPTY_SUMMARY]
     if len(summaries) == 1:
         return summaries[0]
+
     first = min(int(summary.cells[0]) for summary in summaries)
     width = max(int(summary.cells[-1]) for summary in summaries) + 1 - first
     if width <= _TABLE_PER_ENTRY * sum(summary.cells.size for summary in summaries):
@@ -99,6 +102,7 @@ def merge(*summaries):
         for summary in summaries:
             table[summary.cells - first] += summary.weights  # distinct cells: nothing gets lost
         return _summary_of_table(table, first)
+
     cells = np.concatenate([summary.cells for summary in summaries])
     weights = np.concatenate([summary.weights for summary in summaries])
     order = np.argsort(cells, kind="stable")  # takes advantage of the ascending runs
@@ -114,9 +118,11 @@ class SummaryBuilder:
     """
 
     def __init__(self, grid, column):
-        self._grid, self._column = grid, column
+        self._grid = grid
+        self._column = column
         self._first = int(grid.first[column])
-        self._parts, self._capacity = [], _LEAST_PENDING
+        self._parts = []
+        self._capacity = _LEAST_PENDING
         self._table = None
 
     def add(self, values, weights=None):
@@ -126,6 +132,7 @@ class SummaryBuilder:
             for cells, of_cells in pieces:
                 np.add.at(self._table, cells - self._first, of_cells)
             return
+
         self._parts.append(summarize(values, self._grid, self._column, weights))
         self._capacity -= self._parts[-1].cells.size
         if self._capacity < 0:
@@ -134,7 +141,9 @@ class SummaryBuilder:
     def _merge_parts(self):
         """Merge the parts into one, or into a table."""
         merged = merge(*self._parts)
-        self._parts, self._capacity = [merged], max(_LEAST_PENDING, merged.cells.size)
+        self._parts = [merged]
+        self._capacity = max(_LEAST_PENDING, merged.cells.size)
+
         n_cells = int(self._grid.end[self._column]) - self._first
         if n_cells // _OCCUPIED_SHARE_OF_TABLE < merged.cells.size and n_cells <= _LARGEST_TABLE:
             self._table = np.zeros(n_cells, dtype=np.int64)  # takes memory only where it is used
