@@ -16,6 +16,9 @@ _END_OF_SCALE = 2.0**64  # without two bounds the scale of the numbers ends ther
 
 def shown(value):
     """Return a scalar or a short text as it is written, of other things the type and shape."""
+    if isinstance(value, np.generic):
+        value = value.item()  # 3 and not np.int64(3)
+
     shape = getattr(value, "shape", None)
     if value is None or isinstance(value, Number) or shape == ():
         return repr(value)

@@ -27,7 +27,7 @@ from dpq_sklearn.accounting.conversions import (
 )
 from dpq_sklearn.accounting.losses import best_composition, compose, most_of_each
 from dpq_sklearn.accounting.neighbours import Neighbours
-from dpq_sklearn.checks import checked_request
+from dpq_sklearn.checks import checked_request, shown
 from tests.enumeration import hockey_stick
 from tests.mechanism_helpers import spent
 
@@ -99,6 +99,12 @@ def test_possible_requests_are_floats():
     assert checked_request(np.int64(2), 0, None) == (2.0, 0.0, None)
     assert checked_request(1, 1e-6, None) == (1.0, 1e-6, None)
     assert checked_request(None, 0, np.float16(0.5)) == (None, 0.0, 0.5)
+
+
+def test_numbers_of_numpy_are_shown_as_numbers():
+    assert shown(np.int64(-3)) == "-3"
+    assert shown(np.float32(0.5)) == "0.5"
+    assert shown(np.str_("aq")) == "'aq'"
 
 
 @pytest.mark.parametrize(

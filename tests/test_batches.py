@@ -328,9 +328,9 @@ def test_threads_over_many_rows_change_nothing(encode, dtype, rng):
 
 def test_n_jobs_is_read_as_joblib_reads_it():
     assert len(blocks_of_columns(8, None)) == 1
-    with joblib.parallel_config(n_jobs=4):
+    with joblib.parallel_backend("threading", n_jobs=4):
         assert len(blocks_of_columns(8, None)) == 4
-    with joblib.parallel_config("loky", n_jobs=2):  # threads all the same: nothing is pickled
+    with joblib.parallel_backend("loky", n_jobs=2):  # threads all the same: nothing is pickled
         assert in_threads(lambda argument: os.getpid(), [1, 2], None) == [os.getpid()] * 2
 
 

@@ -370,7 +370,7 @@ STRANGE = [
 def test_a_strange_cell_is_told_by_column_and_type(container, cell):
     with pytest.raises(TypeError) as caught:
         matrix_of(container(2.0, cell))
-    name = getattr(container(1.0), "columns", [0, 1])[1]
+    name = list(getattr(container(1.0), "columns", [0, 1]))[1]
     assert str(caught.value).startswith(
         f"column {name!r} of X must hold real numbers, got a cell of type {type(cell).__name__}. "
     )

@@ -198,7 +198,7 @@ def test_python_in_the_pages_runs(name, capsys):
     namespace = {}
     for code, _, shown in re.findall(r"```python\n(.*?)```\n(\n```text\n(.*?)```)?", text, re.S):
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.simplefilter("error", dpq_sklearn.PrivacyNoiseWarning)
             exec(compile(textwrap.dedent(code), name, "exec"), namespace)
         printed = capsys.readouterr().out
         if shown:

@@ -130,7 +130,7 @@ LABELS = {
     "mixed": ["x", 1, "x", np.nan, np.nan],
     "missing of two kinds": ["x", 1, "x", pd.NA, pd.NaT],
     "tuples": [(1, 2), (2, 1), (1, 2), None, np.ma.masked],
-    "numbers": [1.5, 2, 1.5, decimal.Decimal("NaN"), np.datetime64("NaT")],
+    "numbers": [1.5, 2, 1.5, decimal.Decimal("NaN"), np.datetime64("NaT", "s")],
     "pandas Int64": pd.Series(MISSING_IN_TWO, dtype="Int64"),
     "pandas int64[pyarrow]": pd.Series(MISSING_IN_TWO, dtype="int64[pyarrow]"),
     "pandas object": pd.Series(MISSING_IN_TWO, dtype=object),

@@ -191,7 +191,7 @@ def test_what_is_not_a_number_is_reported_by_type_and_never_by_value(column, err
         pa.array([1.0, None, 2.0]),
         pa.chunked_array([[1.0], [None, 2.0]]),
     ],
-    ids=repr,
+    ids=lambda x: type(x).__name__,
 )
 @pytest.mark.parametrize("bounds", [None, (0.0, 3.0)])
 def test_odd_numbers_neither_raise_nor_warn_whatever_numpy_is_told(x, bounds):

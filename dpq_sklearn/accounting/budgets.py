@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -15,15 +15,12 @@ DRAW_ERROR = 2.0**-41
 ROUNDING = 2.0**-16
 
 
-class Unit(str, Enum):
+class Unit(StrEnum):
     """What a budget is counted in."""
 
     EPS = "eps"  # pure DP
     RHO = "rho"  # zCDP
     DRAW = "draw"  # the least eps of the draws that a record meets, by optimal composition
-
-    def __str__(self):
-        return self.value
 
 
 class BudgetTooSmall(ValueError):
@@ -51,7 +48,7 @@ class Budget:
     def __post_init__(self):
         if self.unit not in tuple(Unit) or not 0 < self.amount < math.inf:
             raise ValueError(
-                f"a budget is a positive amount of {', '.join(Unit)}, got {self.amount!r} of "
+                f"a budget is a positive amount of {', '.join(Unit)}, got {self.amount} of "
                 f"{self.unit!r}."
             )
 

@@ -50,7 +50,7 @@ class PrivacyLoss:
         if not self.eps >= 0 or not 0 <= self.delta < 1 or not self.rho >= 0:
             raise ValueError(
                 "PrivacyLoss needs eps >= 0, 0 <= delta < 1 and rho >= 0, got "
-                f"eps={self.eps!r}, delta={self.delta!r}, rho={self.rho!r}."
+                f"eps={self.eps}, delta={self.delta}, rho={self.rho}."
             )
         known = math.inf if self.pure_eps is None else self.pure_eps
         object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else known)

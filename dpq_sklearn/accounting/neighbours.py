@@ -5,7 +5,7 @@ from enum import Enum
 from dpq_sklearn.checks import shown
 
 
-class Neighbours(str, Enum):
+class Neighbours(str, Enum):  # noqa: UP042 (a StrEnum formats its value, not its words)
     """Datasets that differ by one row, or by one person; printed in words."""
 
     ROWS = "rows"

@@ -237,7 +237,7 @@ def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION):
     """
     if not 1 <= resolution <= FULL_RESOLUTION:
         raise ValueError(
-            f"resolution must be an integer from 1 to {FULL_RESOLUTION}, got {resolution!r}."
+            f"resolution must be an integer from 1 to {FULL_RESOLUTION}, got {resolution}."
         )
 
     columns = [_fields_of_column(*bounds, resolution) for bounds in bounds_of_columns]

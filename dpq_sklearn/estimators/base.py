@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.checks import checked_random_state, checked_request, shown
@@ -22,6 +22,7 @@ from dpq_sklearn.estimators.compat import (
     Interval,
     StrOptions,
     _fit_context,
+    check_names,
     output_container,
 )
 from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
@@ -336,7 +337,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             options = {"ensure_min_samples": least, "ensure_all_finite": False}
             zeros = X if sparse.issparse(X) else np.broadcast_to(0.0, X.shape)
             check_array(zeros, estimator=self, input_name="X", **options)
-        validate_data(self, X, reset=reset, skip_check_array=True)
+        check_names(self, X, reset=reset)
         return X
 
     def transform(self, X):

@@ -6,8 +6,9 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import _get_feature_names, validate_data
 
-from dpq_sklearn.reading.containers import checked_table, read_matrix
+from dpq_sklearn.reading.containers import checked_table, library_of, read_matrix
 
 try:  # scikit-learn >= 1.9 lets users choose between sparse matrices and sparse arrays
     from sklearn.utils import _align_api_if_sparse as as_configured_sparse
@@ -18,6 +19,30 @@ except ImportError:  # pragma: no cover
 def output_container(estimator):
     """Return what `set_output`, or scikit-learn's configuration, says that `transform` returns."""
     return _get_output_config("transform", estimator)["dense"]
+
+
+class _NamesOfPolars:
+    """The shape and the names of a polars frame, for scikit-learn that asks by `__dataframe__`.
+
+    polars has that method no more, and older versions of scikit-learn know no other way.
+    """
+
+    def __init__(self, X):
+        self.shape = X.shape
+        self._names = X.columns
+
+    def __dataframe__(self):
+        return self
+
+    def column_names(self):
+        return self._names
+
+
+def check_names(estimator, X, *, reset):
+    """Check, or with `reset` store, the number of the features and their names."""
+    if library_of(X) == "polars" and _get_feature_names(X) is None:
+        X = _NamesOfPolars(X)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
 
 
 def checked_matrix(X, n_columns=None, **options):

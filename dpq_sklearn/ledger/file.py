@@ -16,7 +16,7 @@ import os
 import secrets
 import sqlite3
 import struct
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -252,4 +252,4 @@ def _damaged(path, reason):
 
 
 def _now():
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -74,7 +74,7 @@ class Progress:
     def __exit__(self, kind, error, traceback):
         if self._verbose and self.n_batches:
             self._print(end="\n")
-        if hasattr(error, "add_note"):  # not in Python 3.10
+        if error is not None:
             error.add_note(
                 "Reading the batches stopped. Nothing was released, but a ledger stays charged."
             )
