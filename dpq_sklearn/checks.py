@@ -10,6 +10,8 @@ from os import PathLike
 
 import numpy as np
 
+UNBOUNDED = (-math.inf, math.inf)
+
 _LONGEST_TEXT = 200
 _END_OF_SCALE = 2.0**64  # without two bounds the scale of the numbers ends there
 
@@ -49,6 +51,9 @@ def checked_delta(value):
 
 def checked_bounds(bounds):
     """Return `bounds` as two floats, infinite for None, or raise a ValueError that says why not."""
+    if bounds is None:
+        return UNBOUNDED
+
     try:
         low, high = bounds
     except (TypeError, ValueError):
@@ -78,19 +83,33 @@ def _finite(value):
         return math.nan
 
 
-def checked_request(eps, delta, rho):
-    """Return a request for eps, (eps, delta) or rho as floats, or say why it is none."""
-    delta = checked_delta(delta)
-    if rho is not None:
-        if eps is not None or delta > 0:
-            raise ValueError(
-                "rho excludes eps and delta: set eps=None and delta=0 with rho, got "
-                f"eps={shown(eps)}, delta={shown(delta)}, rho={shown(rho)}."
-            )
-        return None, 0.0, checked_positive(rho, "rho")
-    if eps is None:
-        raise ValueError("one of eps and rho must be given, got eps=None and rho=None.")
-    return checked_positive(eps, "eps"), delta, None
+def checked_probabilities(given, name):
+    """Return numbers strictly between 0 and 1 as a float array of the shape of `given`."""
+    probabilities = real_numbers(given)
+    if probabilities.size == 0 or not np.all((probabilities > 0) & (probabilities < 1)):
+        raise ValueError(f"{name} must be numbers strictly between 0 and 1, got {shown(given)}.")
+    return probabilities
+
+
+def checked_whole(value, name, least=1):
+    """Return a whole number, which may be written as 1e4, as an int."""
+    is_whole = isinstance(value, Real) and not isinstance(value, bool) and value % 1 == 0
+    if not is_whole or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {shown(value)}.")
+    return int(value)
+
+
+def real_numbers(given):
+    """Return real numbers as an array of floats, and an empty one for anything else."""
+    try:
+        array = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        return np.empty(0)
+
+    if array.dtype.kind not in "iuf":
+        return np.empty(0)
+    with np.errstate(all="ignore"):
+        return array.astype(np.float64)
 
 
 def checked_random_state(random_state):

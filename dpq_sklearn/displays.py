@@ -6,9 +6,10 @@ import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.checks import shown
-from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF, even_quantiles
+from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
 from dpq_sklearn.ledger.views import optional_module
 from dpq_sklearn.reading.containers import checked_table, read_matrix
+from dpq_sklearn.releases.request import even_probabilities
 
 # Colours that survive colour blindness (Okabe, Ito) and a dark background.
 _PRIVATE, _BAND, _PUBLIC = "#0072B2", "#56B4E9", "#999999"
@@ -89,9 +90,9 @@ class DPQuantileDisplay:
         x_public = None if X_public is None else read_matrix(checked_table(X_public))[:, index]
         if n_rows is None and x_public is not None:
             n_rows = x_public.size
-        quantiles = values = estimator._private_edges()[index]
+        quantiles = values = estimator._private_values()[index]
         if hasattr(estimator, "bin_edges_"):
-            kind, shares = "bins", np.array(even_quantiles(values.size + 1))
+            kind, shares = "bins", np.array(even_probabilities(values.size + 1))
             errors = estimator.rank_error_[index]
         else:
             kind, values, shares = "cdf", estimator.quantiles_[:, index], estimator.references_

@@ -3,7 +3,7 @@
 import itertools
 import math
 import pickle
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from dpq_sklearn.accounting.budgets import (
     DRAW_ERROR,
     Budget,
     BudgetTooSmall,
+    TotalBudget,
     Unit,
     exponential_cost,
     feature_shares,
@@ -27,7 +28,7 @@ from dpq_sklearn.accounting.conversions import (
 )
 from dpq_sklearn.accounting.losses import best_composition, compose, most_of_each
 from dpq_sklearn.accounting.neighbours import Neighbours
-from dpq_sklearn.checks import checked_request, shown
+from dpq_sklearn.checks import shown
 from tests.enumeration import hockey_stick
 from tests.mechanism_helpers import spent
 
@@ -91,14 +92,19 @@ def test_conversion_beats_the_textbook():
 )
 def test_impossible_budgets_raise(eps, delta, rho, match):
     with pytest.raises(ValueError, match=match):
-        checked_request(eps, delta, rho)
+        TotalBudget(eps, delta, rho)
 
 
-def test_possible_requests_are_floats():
-    assert checked_request(np.float32(0.5), np.float64(0.0), None) == (0.5, 0.0, None)
-    assert checked_request(np.int64(2), 0, None) == (2.0, 0.0, None)
-    assert checked_request(1, 1e-6, None) == (1.0, 1e-6, None)
-    assert checked_request(None, 0, np.float16(0.5)) == (None, 0.0, 0.5)
+def test_possible_budgets_are_floats():
+    for asked, wanted in [
+        ((np.float32(0.5), np.float64(0.0), None), (0.5, 0.0, None)),
+        ((np.int64(2), 0, None), (2.0, 0.0, None)),
+        ((1, 1e-6, None), (1.0, 1e-6, None)),
+        ((None, 0, np.float16(0.5)), (None, 0.0, 0.5)),
+    ]:
+        found = astuple(TotalBudget(*asked))
+        assert found == wanted
+        assert list(map(type, found)) == list(map(type, wanted))
 
 
 def test_numbers_of_numpy_are_shown_as_numbers():

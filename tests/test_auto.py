@@ -16,7 +16,6 @@ from dpq_sklearn.mechanisms.auto import AutomaticChoice
 from dpq_sklearn.mechanisms.joint_exp import JointExponential
 from dpq_sklearn.mechanisms.protocol import Mechanism
 from dpq_sklearn.mechanisms.registry import MECHANISMS, checked_mechanism
-from dpq_sklearn.releases.release import plan_release
 from tests.mechanism_helpers import (
     ERROR_BUDGETS,
     UNBOUNDED,
@@ -25,6 +24,7 @@ from tests.mechanism_helpers import (
     spent,
     uniform_quantiles,
 )
+from tests.planning import plan_of_columns
 
 AUTO, AQ = AutomaticChoice(), ApproximateQuantiles()
 REQUESTS = {
@@ -186,26 +186,19 @@ def test_settings_of_numpy_do_not_matter_to_estimators(mechanism, estimator, rng
 
 
 def test_ind_exp_uses_optimal_composition_for_approximate_dp():
-    plan = plan_release(
-        [uniform_quantiles(20)],
-        **REQUESTS["approximate"],
-        bounds=[UNBOUNDED],
-        mechanism="ind_exp",
-    )
+    request_ = REQUESTS["approximate"]
+    plan = plan_of_columns([uniform_quantiles(20)], mechanism_name="ind_exp", **request_)
     assert plan.budgets[0].unit == "draw" and 20 * plan.budgets[0].amount > 2.0
     assert (plan.loss.eps, plan.loss.delta) == (1.0, 1e-6)
     assert plan.loss.pure_eps > 2.0
 
 
 def test_pure_accounting_spends_no_delta():
-    plan = plan_release(
-        [[0.5]], **REQUESTS["approximate"], bounds=[UNBOUNDED], mechanism="joint_exp"
-    )
+    plan = plan_of_columns([[0.5]], mechanism_name="joint_exp", **REQUESTS["approximate"])
     assert (plan.loss.eps, plan.loss.delta) == (1.0, 0.0)
 
 
 def test_an_account_that_cannot_be_guaranteed_is_not_taken():
     """The rho of this request is too little for floating point, its eps is not."""
-    request_ = {"eps": 1e-11, "delta": 1e-14, "rho": None}
-    plan = plan_release([[0.5]], **request_, bounds=[UNBOUNDED], mechanism="aq", adds_up=True)
+    plan = plan_of_columns([[0.5]], eps=1e-11, delta=1e-14, is_added_up=True)
     assert plan.loss.account == "sum of eps"

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from dpq_sklearn import expected_rank_error, rank_error_bound
+from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
-from dpq_sklearn.forecast.expected_error import planned
+from dpq_sklearn.forecast.expected_error import plan_alike
 from dpq_sklearn.mechanisms.base_measure import step_measure
 
 SKEWED = [0.02, 0.05, 0.4, 0.41, 0.97]
@@ -31,12 +32,13 @@ TRIALS = 1000
 def test_a_thousand_releases_exceed_the_bound_no_more_often_than_beta(quantiles, budget, psi):
     beta, n = 0.05, 2000
     bound = rank_error_bound(quantiles, beta=beta, psi=psi, **budget)
-    request = {"eps": 1.0, "delta": 0.0, "rho": None, "n_features": 1, "mechanism": "aq"}
-    plan = planned(quantiles, **request | budget)
+    n_features = budget.get("n_features", 1)
+    total = {name: amount for name, amount in budget.items() if name != "n_features"}
+    plan = plan_alike(quantiles, n_features, TotalBudget(**total))
     values, bounds = (np.arange(n) + 0.5) / n, (-9.5, 10.5)
     ranks = SortedRanks.of_rows(np.tile(values, (TRIALS, 1)), make_grid([bounds] * TRIALS))
-    wanted, of_feature = plan.quantiles[0], plan.budgets[0]
-    cells = plan.mechanism.draw(
+    wanted, of_feature = plan.request.probabilities[0], plan.budgets[0]
+    cells = plan.request.mechanism.draw(
         ranks, [wanted] * TRIALS, [of_feature] * TRIALS, make_randomness(None)
     )
     released = ranks.grid.lower_edges(np.array(cells), np.arange(TRIALS)[:, None])

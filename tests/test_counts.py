@@ -16,12 +16,14 @@ from scipy import sparse
 from scipy.stats import chisquare, kstest, laplace, norm
 
 from dpq_sklearn import BudgetExceededError, PrivacyLedger, dp_count, dp_histogram
-from dpq_sklearn.accounting.budgets import Budget
+from dpq_sklearn.accounting.budgets import Budget, TotalBudget
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
+from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.reading.groups import weights_of_rows
-from dpq_sklearn.releases.release import plan_counts, plan_release
+from dpq_sklearn.releases.plans import plan_counts
+from dpq_sklearn.releases.request import CountRole
 from tests.enumeration import (
     aq_draws,
     datasets,
@@ -30,6 +32,7 @@ from tests.enumeration import (
     tiny_grid,
     with_neighbours,
 )
+from tests.planning import plan_of_columns
 from tests.test_aq import OTHERS, with_person
 
 NO_NOISE = 1e12  # an eps so large that no draw is different from 0
@@ -149,7 +152,8 @@ def log_chances(noise, support):
 def p_value(noises, request):
     """Of sampled integers against the noise for a price, with its tails lumped."""
     support = np.arange(-2000, 2001)
-    expected = np.exp(log_chances(plan_counts(1, **request).noise, support)) * noises.size
+    plan = plan_counts(1, TotalBudget(**request), neighbours=Neighbours.ROWS)
+    expected = np.exp(log_chances(plan.noise, support)) * noises.size
     inner = np.flatnonzero(expected >= 20)
     low, high = support[inner[0]], support[inner[-1]]
     observed = np.bincount(np.clip(noises, low, high) - low, minlength=high - low + 1)
@@ -192,7 +196,7 @@ def test_the_noise_of_people_is_as_large_and_comes_in_parts_of_a_record(price):
 
 def test_delta_buys_gaussian_noise_where_that_is_less():
     for eps, delta in itertools.product([0.1, 1.0, 10.0], [1e-9, 1e-3, 0.3]):
-        noise = plan_counts(4, eps=eps, delta=delta, rho=None).noise
+        noise = plan_counts(4, TotalBudget(eps, delta), neighbours=Neighbours.ROWS).noise
         both = [
             CountNoise(Budget(eps, "eps"), 4).deviation(),
             CountNoise(Budget(rho_of_approximate_dp(eps, delta), "rho"), 4).deviation(),
@@ -230,7 +234,7 @@ def placements(k, n_bins, parts):
 def test_every_placement_of_the_rows_of_a_person_costs_at_most_the_price(k, price):
     """A record of 10 parts, noises enumerated; those of two bins are independent."""
     parts, n_bins = 10, 2
-    plan = plan_counts(n_bins, parts=parts, **{"delta": 0.0, "rho": None, **price})
+    plan = plan_counts(n_bins, TotalBudget(**price), neighbours=Neighbours.PEOPLE, parts=parts)
     support = np.arange(-3000, 3001)
     logs = log_chances(plan.noise, support)
     usable = logs > -600
@@ -335,8 +339,7 @@ NEIGHBOURS = {
 @pytest.mark.parametrize("neighbours", NEIGHBOURS.values(), ids=NEIGHBOURS)
 def test_a_count_and_quantiles_together_cost_at_most_the_price(price, quantiles, neighbours):
     """Every neighbour, every count and every pair of cells, with the budgets of a fit."""
-    request = {"delta": 0.0, "rho": None, **price}
-    plan = plan_release([quantiles], bounds=[(0.0, 3.0)], with_count=True, **request)
+    plan = plan_of_columns([quantiles], bounds=(0.0, 3.0), count=CountRole.BESIDE, **price)
     ranks, pairs, n_records = neighbours(tiny_grid(3, 1))
     draws = aq_draws(ranks, quantiles, plan.budgets[0])
     distributions = [joint_distribution(draws, data) for data in range(len(n_records))]
@@ -361,10 +364,9 @@ def test_a_count_and_quantiles_together_cost_at_most_the_price(price, quantiles,
 
 @each_price
 def test_the_count_and_the_columns_of_a_plan_cost_no_more_than_was_asked_for(price):
-    request = {"delta": 0.0, "rho": None, **price}
     quantiles = [(0.5,), (0.2, 0.4, 0.6, 0.8)]
-    plan = plan_release(quantiles, bounds=[(0.0, 3.0)] * 2, with_count=True, **request)
-    costs = [*map(plan.mechanism.cost, quantiles, plan.budgets)]
+    plan = plan_of_columns(quantiles, bounds=(0.0, 3.0), count=CountRole.BESIDE, **price)
+    costs = [*map(plan.request.mechanism.cost, quantiles, plan.budgets)]
     costs.append(CountNoise(plan.count_budget).cost())
     eps, rho = map(sum, zip(*costs, strict=True))
     spent, asked = (rho, 0.5) if price["eps"] is None else (eps, 1.0)

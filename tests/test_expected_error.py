@@ -11,19 +11,19 @@ from dpq_sklearn import (
     rank_error_bound,
     suggest_n_bins,
 )
-from dpq_sklearn.accounting.budgets import Budget
+from dpq_sklearn.accounting.budgets import Budget, TotalBudget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.forecast.enough_data import AUTO_BINS, TOO_FAR_OFF, errors_in_bins
-from dpq_sklearn.forecast.expected_error import planned
+from dpq_sklearn.forecast.expected_error import plan_alike
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 
 TRIALS = 600
 
 
 def plan_of(quantiles, eps=1.0, delta=0.0, rho=None, n_features=1, mechanism="aq"):
-    return planned(quantiles, n_features, mechanism, eps=eps, delta=delta, rho=rho)
+    return plan_alike(quantiles, n_features, TotalBudget(eps, delta, rho), mechanism)
 
 
 def simulated_rank_error(quantiles, n=4000, **request):
@@ -35,8 +35,8 @@ def simulated_rank_error(quantiles, n=4000, **request):
     plan = plan_of(quantiles, **request)
     x = first + width * (np.arange(n) + 0.5) / n
     ranks = SortedRanks.of_rows(np.tile(x, (TRIALS, 1)), make_grid([(0.0, 1.0)] * TRIALS))
-    q, budget = plan.quantiles[0], plan.budgets[0]
-    cells = plan.mechanism.draw(ranks, [q] * TRIALS, [budget] * TRIALS, make_randomness(0))
+    q, budget = plan.request.probabilities[0], plan.budgets[0]
+    cells = plan.request.mechanism.draw(ranks, [q] * TRIALS, [budget] * TRIALS, make_randomness(0))
     estimates = ranks.grid.lower_edges(np.array(cells), np.arange(TRIALS)[:, None])
     errors = (estimates - first) / width * n - np.array(q) * n
     return np.sqrt(np.mean(np.square(errors), axis=0))

@@ -39,8 +39,8 @@ from dpq_sklearn.mechanisms.agg_tree import tree_counts
 from dpq_sklearn.reading.groups import _FEW_ROWS, checked_groups, weights_of_rows
 from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.reading.summaries import summarize
-from dpq_sklearn.releases.release import plan_release
 from tests.enumeration import around_cells, place_weights, tiny_grid, whole_node
+from tests.planning import request_of
 from tests.test_aq import OTHERS, with_person
 from tests.test_estimators import released, walk, without_numbers
 
@@ -570,12 +570,12 @@ def test_joint_exp_is_refused_with_groups_before_paying(name, tmp_path):
 
 def test_auto_is_aq_with_groups():
     """It would be JointExp without: two quantiles between narrow bounds."""
-    request = {"eps": 1.0, "delta": 0.0, "rho": None, "bounds": [(0.0, 1.0)], "mechanism": "auto"}
+    request = {"bounds": (0.0, 1.0), "mechanism_name": "auto"}
     quantiles = [(1 / 3, 2 / 3)]
     budget = Budget(1.0, "eps")
-    with_rows = plan_release(quantiles, **request).mechanism
+    with_rows = request_of(quantiles, **request).mechanism
     assert type(with_rows.choice(quantiles[0], budget)).__name__ == "JointExponential"
-    with_people = plan_release(quantiles, neighbours=Neighbours.PEOPLE, **request).mechanism
+    with_people = request_of(quantiles, neighbours=Neighbours.PEOPLE, **request).mechanism
     assert type(with_people).__name__ == "ApproximateQuantiles"
 
 

@@ -30,6 +30,8 @@ from dpq_sklearn import (
 )
 from dpq_sklearn.accounting.conversions import eps_of_zcdp
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.estimators.noise_warning import n_piled_up
+from dpq_sklearn.estimators.report import verdict
 from dpq_sklearn.forecast.enough_data import (
     AUTO_BINS,
     LOST,
@@ -38,11 +40,9 @@ from dpq_sklearn.forecast.enough_data import (
     chosen_plan,
     errors_in_bins,
     is_near_enough,
-    n_piled_up,
-    verdict,
 )
 from dpq_sklearn.mechanisms.noise import CountNoise
-from dpq_sklearn.releases.release import Release, ReleasePlan, plan_fit
+from dpq_sklearn.releases.plans import Plan, Release
 from tests.enumeration import (
     aq_draws,
     datasets,
@@ -51,6 +51,7 @@ from tests.enumeration import (
     tiny_grid,
     with_neighbours,
 )
+from tests.planning import plan_of_fit
 from tests.test_counts import log_chances
 
 BOTH = [DPKBinsDiscretizer("auto"), DPQuantileTransformer()]
@@ -79,7 +80,12 @@ def noise_warnings_of(call):
 
 
 def plan_of(n_bins, n_features=1, **parameters):
-    return DPKBinsDiscretizer(n_bins, **parameters)._plan(n_features)
+    estimator = DPKBinsDiscretizer(n_bins, **parameters)
+    return estimator._plan(n_features, estimator._total_budget())
+
+
+def n_bins_of(plan):
+    return len(plan.request.probabilities[0]) + 1
 
 
 # The rule
@@ -157,34 +163,30 @@ def test_a_count_is_taken_to_be_too_large_by_its_noise():
 @pytest.mark.parametrize("n_rows", [100, 600, 5_000, 40_000, 10**6])
 @pytest.mark.parametrize(("n_features", "eps"), [(1, 1.0), (10, 1.0), (30, 0.5)])
 def test_auto_takes_the_most_bins_that_are_near_enough(n_rows, n_features, eps):
-    plan = plan_of("auto", n_features, eps=eps)
-    plans = (plan, *plan.finer_plans)
-    assert [len(p.quantiles[0]) + 1 for p in plans] == list(AUTO_BINS)
+    plans = plan_of("auto", n_features, eps=eps).candidates
+    assert list(map(n_bins_of, plans)) == list(AUTO_BINS)
     chosen = chosen_plan(plans, n_rows)
-    n_low = cautious_count(n_rows, plan.count_budget)
+    n_low = cautious_count(n_rows, plans[0].count_budget)
     enough = [p for p in plans if is_near_enough(p, n_low)]
     if enough:
         assert chosen is enough[-1]
-        assert len(chosen.quantiles[0]) + 1 == suggest_n_bins(
-            int(n_low), n_features=n_features, eps=eps
-        )
+        assert n_bins_of(chosen) == suggest_n_bins(int(n_low), n_features=n_features, eps=eps)
     else:
-        assert len(chosen.quantiles[0]) + 1 in (2, 4, 8, 16)
+        assert n_bins_of(chosen) in (2, 4, 8, 16)
 
 
 def test_auto_takes_two_bins_if_these_may_be_found_and_many_if_not():
     """One edge that is not found is worth less than one of many that may hit the data."""
-    plan = plan_of("auto", 13, eps=1.0)
-    plans = (plan, *plan.finer_plans)
-    assert not is_near_enough(plan, 118)
+    plans = plan_of("auto", 13, eps=1.0).candidates
+    assert not is_near_enough(plans[0], 118)
     assert chosen_plan(plans, 118) is plans[0]
-    assert len(chosen_plan(plans, 30).quantiles[0]) == 15
+    assert n_bins_of(chosen_plan(plans, 30)) == 16
 
 
 def test_auto_takes_two_bins_if_only_the_noise_of_the_count_says_that_all_is_lost():
     """The count of 150 rows is off by 91, so 1 may be released; 2 bins would still be found."""
-    plan = plan_of("auto", 4, eps=1.0)
-    assert chosen_plan((plan, *plan.finer_plans), 1) is plan
+    plans = plan_of("auto", 4, eps=1.0).candidates
+    assert chosen_plan(plans, 1) is plans[0]
 
 
 @no_warnings
@@ -195,10 +197,9 @@ def test_auto_is_chosen_by_the_released_count_in_every_way_to_fit(estimator, ple
     batches = clone(estimator).fit_batches([plenty[:7000], plenty[7000:]])
     lazy = dd.from_pandas(pd.DataFrame(plenty), npartitions=3)
     for each in (fitted, batches, clone(estimator).fit(lazy), clone(fitted).fit(plenty)):
-        plan = each._plan(10)
-        n_quantiles = len(plan.chosen(each.n_rows_).quantiles[0])
-        assert n_quantiles == 15  # 10,000 rows allow 16 bins
-        assert [values.size for values in each._private_edges()] == [15] * 10
+        plans = each._plan(10, each._total_budget()).candidates
+        assert n_bins_of(chosen_plan(plans, each.n_rows_)) == 16  # 10,000 rows allow that
+        assert [values.size for values in each._private_values()] == [15] * 10
     if hasattr(fitted, "n_bins_"):
         assert np.array_equal(fitted.n_bins_, [16] * 10)
     assert fitted.transform(plenty[:5]).shape[0] == 5
@@ -212,7 +213,7 @@ def test_auto_in_a_search_costs_what_is_planned(estimator, plenty, tmp_path):
     X, y = plenty[:3000, :3], plenty[:3000, 0] > 0
     pipeline = make_pipeline(clone(estimator).set_params(ledger=ledger), LogisticRegression())
     name = pipeline.steps[0][0]
-    count = estimator._count_parameter
+    count = estimator._quantiles_parameter
     search = GridSearchCV(pipeline, {f"{name}__{count}": ["auto", 7]}, cv=2)
     plan = plan_search(search, n_features=3)
     search.fit(X, y)
@@ -226,11 +227,11 @@ def test_auto_in_a_search_costs_what_is_planned(estimator, plenty, tmp_path):
 )
 def test_the_price_of_auto_is_that_of_the_most_expensive_number_of_bins(request_):
     plan = plan_of("auto", 5, **request_)
-    finer = [finer.loss for finer in plan.finer_plans]
+    candidates = [candidate.loss for candidate in plan.candidates]
     fixed = [plan_of(n, 5, **request_).loss for n in AUTO_BINS]
     for part in ("eps", "delta", "rho", "pure_eps"):
         price = getattr(plan.loss, part)
-        assert price >= max(getattr(loss, part) for loss in finer)
+        assert price >= max(getattr(loss, part) for loss in candidates)
         # With a fixed number, the count is composed with the quantiles, which get more then.
         most = max(getattr(loss, part) for loss in fixed)
         assert price == most or (part in ("rho", "pure_eps") and 0.9 * most < price < most)
@@ -238,13 +239,13 @@ def test_the_price_of_auto_is_that_of_the_most_expensive_number_of_bins(request_
 
 def test_every_plan_that_the_count_may_choose_keeps_within_what_the_count_leaves():
     """Also if one of them is accounted for by zCDP and another one by optimal composition."""
-    request = {"eps": 1.0, "delta": 1e-6, "rho": None, "bounds": [(-np.inf, np.inf)] * 10}
-    quantiles = [[tuple(np.arange(1, n) / n)] * 10 for n in (4, 8)]
-    auto = plan_fit(quantiles, mechanism="joint_exp", **request)
-    left = request["eps"] - auto.count_budget.amount
-    for plan in (auto, *auto.finer_plans):
+    candidates = [[tuple(np.arange(1, n) / n)] * 10 for n in (4, 8)]
+    auto = plan_of_fit(candidates, mechanism_name="joint_exp", eps=1.0, delta=1e-6)
+    for plan in auto.candidates:
+        left = 1.0 - plan.count_budget.amount
         assert plan.loss.account == "zCDP"
-        rho = sum(plan.mechanism.cost(*pair).rho for pair in zip(plan.quantiles, plan.budgets))  # noqa: B905
+        costs = map(plan.request.mechanism.cost, plan.request.probabilities, plan.budgets)
+        rho = sum(cost.rho for cost in costs)
         assert 0.99 * left < eps_of_zcdp(rho, 1e-6) <= left
 
 
@@ -271,7 +272,7 @@ SUPPORT = np.arange(1, 1200)
 def log_outputs(plan, choose):
     """Return the log-probabilities of (count, quantiles) in every dataset, and their pairs.
 
-    `choose` takes the plan, the released count and the true one.
+    `choose` takes the candidates, the released count and the true one.
     """
     all_counts, pairs = with_neighbours(datasets(3, 1))
     ranks = ranks_of_weights(np.array(all_counts) * RECORD_WEIGHT, tiny_grid(3, 1))
@@ -279,14 +280,15 @@ def log_outputs(plan, choose):
     tables = {}
 
     def of_quantiles(chosen, data):
-        if chosen.quantiles not in tables:
-            draws = aq_draws(ranks, chosen.quantiles[0], chosen.budgets[0])
-            tables[chosen.quantiles] = [
+        probabilities = chosen.request.probabilities[0]
+        if probabilities not in tables:
+            draws = aq_draws(ranks, probabilities, chosen.budgets[0])
+            tables[probabilities] = [
                 joint_distribution(draws, number) for number in range(len(all_counts))
             ]
-        return tables[chosen.quantiles][data]
+        return tables[probabilities][data]
 
-    noise = CountNoise(plan.count_budget)
+    noise = CountNoise(plan.candidates[0].count_budget)
     outputs = []
     for data, n in enumerate(n_records):
         of_counts = log_chances(noise, SUPPORT - n)
@@ -294,7 +296,7 @@ def log_outputs(plan, choose):
         outputs.append({})
         for count, log_chance in zip(SUPPORT.tolist(), of_counts, strict=True):
             if log_chance > -500:
-                for cells, chance in of_quantiles(choose(plan, count, n), data).items():
+                for cells, chance in of_quantiles(choose(plan.candidates, count, n), data).items():
                     outputs[-1][count, cells] = log_chance + np.log(chance)
     return outputs, pairs, tables
 
@@ -316,8 +318,8 @@ def worst_of(outputs, pairs, eps=None, orders=(1.01, 1.5, 2.0, 8.0, 32.0)):
 @pytest.mark.slow
 @pytest.mark.parametrize("request_", AUTO_REQUESTS.values(), ids=AUTO_REQUESTS)
 def test_count_choice_and_quantiles_together_cost_at_most_the_price(request_):
-    plan = plan_fit(CANDIDATES, bounds=[(0.0, 3.0)], **request_)
-    outputs, pairs, tables = log_outputs(plan, lambda plan, count, n: plan.chosen(count))
+    plan = plan_of_fit(CANDIDATES, bounds=(0.0, 3.0), **request_)
+    outputs, pairs, tables = log_outputs(plan, lambda plans, count, n: chosen_plan(plans, count))
     assert len(tables) == 2  # both plans are chosen, each by some counts
     eps, rho, delta = worst_of(outputs, pairs, request_["eps"])
     assert 0.1 * plan.loss.rho < rho <= plan.loss.rho
@@ -327,8 +329,8 @@ def test_count_choice_and_quantiles_together_cost_at_most_the_price(request_):
 
 
 def test_a_choice_by_the_true_count_would_be_found_out():
-    plan = plan_fit(CANDIDATES, bounds=[(0.0, 3.0)], **AUTO_REQUESTS["eps"])
-    outputs, pairs, _ = log_outputs(plan, lambda plan, count, n: (plan, *plan.finer_plans)[n > 1])
+    plan = plan_of_fit(CANDIDATES, bounds=(0.0, 3.0), **AUTO_REQUESTS["eps"])
+    outputs, pairs, _ = log_outputs(plan, lambda plans, count, n: plans[n > 1])
     assert worst_of(outputs, pairs)[0] == np.inf
 
 
@@ -534,13 +536,16 @@ def test_without_pandas_the_report_is_a_dict_of_arrays(estimator, plenty, monkey
 def released_alike(monkeypatch, n_rows):
     """Make every release that of `n_rows` rows and the same quantiles, whatever the data."""
 
-    def draw(self, records, randomness):
+    def draw_count(self, records, randomness):
         assert records.n_rows > 0  # the data are read
-        plan = self.chosen(n_rows)
-        values = [np.round(np.linspace(-1, 1, len(q)), 3) for q in plan.quantiles]
-        return Release(values, n_rows, plan)
+        return n_rows
 
-    monkeypatch.setattr(ReleasePlan, "draw", draw)
+    def draw_quantiles(self, records, n_rows, randomness):
+        values = [np.round(np.linspace(-1, 1, len(q)), 3) for q in self.request.probabilities]
+        return Release(values, n_rows, self)
+
+    monkeypatch.setattr(Plan, "draw_count", draw_count)
+    monkeypatch.setattr(Plan, "draw_quantiles", draw_quantiles)
 
 
 def side_outputs(estimator, X, capfd, caplog):

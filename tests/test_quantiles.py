@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpq_sklearn import PrivacyLoss, dp_quantiles, sanitize
 from dpq_sklearn.reading import sources as sources_module
-from dpq_sklearn.releases import release as release_module
+from dpq_sklearn.releases import plans as plans_module
 from dpq_sklearn.statistics import quantiles as quantiles_module
 
 DECILES = np.arange(1, 10) / 10
@@ -293,11 +293,11 @@ def test_one_record_more_changes_no_path_outside_the_mechanism(monkeypatch, rng)
         calls = []
         for module, name in (
             (quantiles_module, "checked_column"),
-            (quantiles_module, "plan_release"),
+            (quantiles_module, "plan_quantiles"),
             (quantiles_module, "pay"),
             (sources_module, "read_matrix"),
             (sources_module, "Records"),
-            (release_module, "decimals_of_columns"),
+            (plans_module, "decimals_of_columns"),
         ):
             original = getattr(module, name)
 

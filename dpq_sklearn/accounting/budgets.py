@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpq_sklearn.checks import checked_delta, checked_positive, shown
+
 # Every outcome of a draw has its right probability up to a factor of e^(+-DRAW_ERROR): see
 # docs/privacy.md. The ratio of two datasets' probabilities then moves by at most twice that, and
 # the range of the ratios by at most four times, for which all accounts reserve.
@@ -83,6 +85,38 @@ class Budget:
                 "feature is too little to be guaranteed in floating point."
             )
         return Budget(ideal, self.unit)
+
+
+@dataclass(frozen=True)
+class TotalBudget:
+    """What a whole release may cost: eps, (eps, delta) or rho."""
+
+    eps: float | None
+    delta: float = 0.0
+    rho: float | None = None
+
+    def __post_init__(self):
+        delta = checked_delta(self.delta)
+
+        if self.rho is not None and (self.eps is not None or delta > 0):
+            raise ValueError(
+                "rho excludes eps and delta: set eps=None and delta=0 with rho, got "
+                f"eps={shown(self.eps)}, delta={shown(self.delta)}, rho={shown(self.rho)}."
+            )
+        if self.rho is None and self.eps is None:
+            raise ValueError("one of eps and rho must be given, got eps=None and rho=None.")
+
+        unit = Unit.EPS if self.rho is None else Unit.RHO
+        amount = checked_positive(getattr(self, unit), unit)
+        object.__setattr__(self, unit.value, amount)
+        object.__setattr__(self, "delta", delta)
+
+    @property
+    def without_delta(self):
+        """The eps or the rho, as a budget that parts can be taken of."""
+        if self.rho is None:
+            return Budget(self.eps, Unit.EPS)
+        return Budget(self.rho, Unit.RHO)
 
 
 def _rounding_cost(budget, n_draws, error):

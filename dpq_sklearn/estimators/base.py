@@ -14,9 +14,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.accounting.neighbours import Neighbours
-from dpq_sklearn.checks import checked_random_state, checked_request, shown
+from dpq_sklearn.checks import shown
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.estimators.compat import (
     HasMethods,
     Interval,
@@ -25,8 +27,10 @@ from dpq_sklearn.estimators.compat import (
     check_names,
     output_container,
 )
+from dpq_sklearn.estimators.noise_warning import warn_if_noisy
 from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
-from dpq_sklearn.forecast import enough_data as quality
+from dpq_sklearn.estimators.report import make_report
+from dpq_sklearn.forecast.enough_data import cautious_count, chosen_plan, errors_in_bins
 from dpq_sklearn.mechanisms.registry import MECHANISMS
 from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
 from dpq_sklearn.reading.engines.protocol import RowMap
@@ -34,14 +38,16 @@ from dpq_sklearn.reading.engines.registry import collection_of
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.sources import Batches
 from dpq_sklearn.reading.threads import Progress
-from dpq_sklearn.releases.release import pay, plan_fit, release
+from dpq_sklearn.releases.plans import plan_choice, plan_quantiles
+from dpq_sklearn.releases.release import pay, release
+from dpq_sklearn.releases.request import Column, CountRole, Request
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     """Base of the transformers whose fitted state is a set of private quantiles per feature.
 
-    A subclass says how many bins the quantiles are to make (`_bins_of_features`), what it makes of
-    them (`_set_quantiles`, `_private_edges`), how it transforms rows (`_transform_rows`,
+    A subclass says which quantiles it wants (`_candidate_probabilities`), what it makes of them
+    (`_set_values`, `_private_values`), how it transforms rows (`_transform_rows`,
     `_inverse_transform_rows`), and its counterpart in scikit-learn (`_plain`). Its docstring
     gets what is the same for all transformers:
 
@@ -115,9 +121,11 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         "{estimator_module}.{estimator_name}.html"
     )
 
-    #: the parameter that says how many bins or quantiles a feature gets, and what "auto" tries
-    _count_parameter: str
-    _auto_bins = quality.AUTO_BINS
+    #: the parameter that says which quantiles a feature gets
+    _quantiles_parameter: str
+    #: the probabilities that "auto" tries, each finer than the one before, by the number that a
+    #: user would set instead; empty if there is no such number
+    _probabilities_by_number: dict = {}  # noqa: RUF012
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None, **unknown):
@@ -146,13 +154,16 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             why = " A weight would change what a row costs." if name == "sample_weight" else ""
             method = f"{type(self).__name__}.fit()"
             raise TypeError(f"{method} got an unexpected keyword argument {name!r}.{why}")
+
+        budget = self._total_budget()
+        randomness = make_randomness(self.random_state)
         draft = self._draft()
         collection = collection_of(X, groups)
         table = draft._checked_table(collection.typed_rows(), reset=True)
         source = collection.source(table, self.n_jobs)
 
         with no_data_in_frames():
-            return self._fit_draft(draft, source, "fit", groups)
+            return self._fit_draft(draft, source, groups, budget, randomness, method="fit")
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_batches(
@@ -198,6 +209,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                 "groups need groups_are_whole=True in fit_batches: all rows of a person must be in "
                 f"one batch, got groups_are_whole={shown(groups_are_whole)}."
             )
+
+        budget = self._total_budget()
+        randomness = make_randomness(self.random_state)
         draft = self._draft()
         tables = draft._checked_batches(batches, groups)
         first = next(tables, None)
@@ -205,7 +219,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             raise ValueError("batches must hold at least one batch, got none.")
         source = Batches(chain([first], tables), self.n_jobs, Progress(verbose, callback))
         with no_data_in_frames():
-            return self._fit_draft(draft, source, "fit_batches", groups)
+            return self._fit_draft(draft, source, groups, budget, randomness, method="fit_batches")
 
     def _checked_batches(self, batches, groups):
         """Yield each batch as a checked table with its groups, or None."""
@@ -221,10 +235,12 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             X = self._checked_table(batch, reset=number == 0, least=0)
             yield X, None if groups is None else checked_groups(labels, X.shape[0])
 
+    def _total_budget(self):
+        """Return what a fit may cost, checked: a fit begins with this."""
+        return TotalBudget(self.eps, self.delta, self.rho)
+
     def _draft(self):
-        """Return an unfitted copy for a fit, after the checks that need no data."""
-        checked_request(self.eps, self.delta, self.rho)
-        checked_random_state(self.random_state)
+        """Return an unfitted copy, on which a fit works."""
         draft = copy(self)
         draft._forget()
         return draft
@@ -239,37 +255,47 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
-    def _fit_draft(self, draft, source, method, groups):
+    def _fit_draft(self, draft, source, groups, budget, randomness, *, method):
         """Plan, pay, read and draw; then take over what the draft has become.
 
         A failure before the price is paid leaves an earlier fit as it was. A failure after that
         leaves nothing fitted.
         """
         n_features = draft.n_features_in_
-        facts = n_features, source.default_resolution, neighbours_of(groups)
+        plan = draft._plan(n_features, budget, source.default_resolution, neighbours_of(groups))
         paid = pay(
-            draft._plan(*facts),
+            plan,
             self.ledger,
-            self.random_state,
+            randomness,
             what=f"{type(self).__name__}.{method}",
             columns=getattr(draft, "feature_names_in_", n_features),
-            detail=f"{self._count_parameter}={getattr(self, self._count_parameter)}",
+            detail=f"{self._quantiles_parameter}={getattr(self, self._quantiles_parameter)}",
         )
+
         self._forget()
         released = release(paid, source)
 
-        def replan(**changes):
-            return self._with(**changes)._plan(*facts)
-
         # From here on released numbers and public facts decide, about the warning, too.
         with np.errstate(all="ignore"):
-            draft._set_quantiles(released)
-            draft.n_rows_, draft.privacy_ = released.n_rows, released.plan.loss
-            n_low = quality.cautious_count(released.n_rows, released.plan.count_budget)
-            draft.error_in_bins_ = quality.errors_in_bins(released.plan, n_low)
+            draft._set_released(released, paid.loss)
             vars(self).update(vars(draft))
-            quality.warn_if_noisy(released, self.error_in_bins_, self._count_parameter, replan)
+            warn_if_noisy(released, self.error_in_bins_.mean(), self._fewer_quantiles())
+
         return self
+
+    def _set_released(self, released, loss):
+        """Set all fitted attributes."""
+        n_low = cautious_count(released.n_rows, released.plan.count_budget)
+
+        self._set_values(released)
+        self.n_rows_ = released.n_rows
+        self.privacy_ = loss
+        self.error_in_bins_ = errors_in_bins(released.plan, n_low)
+
+    def _fewer_quantiles(self):
+        """Return what a user may ask for, in words, and the probabilities that this means."""
+        noun = self._quantiles_parameter.removeprefix("n_")
+        return {f"{n} {noun}": found for n, found in self._probabilities_by_number.items()}
 
     def quality_report(self):
         """Say how good the private quantiles of each feature are expected to be.
@@ -285,49 +311,58 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             expected error of an edge in bins, and a verdict in words.
         """
         check_is_fitted(self)
-        edges = self._private_edges()
-        report = {
-            "feature": _check_feature_names_in(self),
-            "bins": np.array([values.size + 1 for values in edges]),
-            "edges": np.fromiter((values.tolist() for values in edges), dtype=object),
-            "error_in_bins": self.error_in_bins_.round(3),
-            "verdict": np.fromiter(map(quality.verdict, self.error_in_bins_), dtype=object),
-        }
-        try:
-            import pandas
-        except ImportError:
-            return quality.QualityReport(report)
-        return pandas.DataFrame(report)
+        names = _check_feature_names_in(self)
+        return make_report(names, self._private_values(), self.error_in_bins_)
 
     def _planned_loss(self, n_features=None):
         """Return what a fit will cost, without data."""
-        counts, weights = getattr(self, self._count_parameter), self.feature_weights
-        # Names are not known, and one feature with the whole budget costs the most rho.
-        counts = 2 if isinstance(counts, dict) else counts
-        weights = None if isinstance(weights, dict) else weights
-        if n_features is None:
-            n_features = max(np.size(counts), np.size(weights))
-        changes = {self._count_parameter: counts, "feature_weights": weights, "bounds": None}
-        return self._with(**changes)._plan(n_features).loss
+        nameless = self._without_names()
+        if n_features is None:  # one feature with the whole budget costs the most rho
+            n_features = nameless._least_features()
+        return nameless._plan(n_features, self._total_budget()).loss
 
-    def _plan(self, n_features, default_resolution=FULL_RESOLUTION, neighbours=Neighbours.ROWS):
+    def _without_names(self):
+        """Return a copy whose parameters hold no names of features: without data none are known."""
+        weights = None if isinstance(self.feature_weights, dict) else self.feature_weights
+        return self._with(feature_weights=weights, bounds=None)
+
+    def _least_features(self):
+        """Return how many features there are, as far as parameters tell: one entry for each."""
+        return np.size(self.feature_weights)
+
+    def _plan(self, n_features, budget, resolution=FULL_RESOLUTION, neighbours=Neighbours.ROWS):
+        """Return the plan of a fit; `resolution` is what the parameter means if it is None."""
         names = getattr(self, "feature_names_in_", None)
-        if isinstance(getattr(self, self._count_parameter), str):  # "auto"
-            candidates = [[n] * n_features for n in self._auto_bins]
-        else:
-            candidates = [self._bins_of_features(n_features, names)]
-        return plan_fit(
-            [list(map(quality.even_quantiles, n_bins)) for n_bins in candidates],
-            eps=self.eps,
-            delta=self.delta,
-            rho=self.rho,
-            bounds=bounds_of_features(self.bounds, n_features, names),
-            mechanism=self.mechanism,
-            weights=weights_of_features(self.feature_weights, n_features, names),
-            resolution=default_resolution if self.resolution is None else self.resolution,
-            neighbours=neighbours,
-            adds_up=self.ledger is not None,
-        )
+        candidates = self._candidate_probabilities(n_features, names)
+        bounds = bounds_of_features(self.bounds, n_features, names)
+        weights = weights_of_features(self.feature_weights, n_features, names)
+        is_choice = len(candidates) > 1
+
+        requests = [
+            Request(
+                columns=map(Column, probabilities, bounds),
+                budget=budget,
+                mechanism_name=self.mechanism,
+                weights=weights,
+                resolution=resolution if self.resolution is None else self.resolution,
+                neighbours=neighbours,
+                count=CountRole.CHOOSES if is_choice else CountRole.BESIDE,
+                is_added_up=self.ledger is not None,
+            )
+            for probabilities in candidates
+        ]
+
+        if is_choice:
+            return plan_choice(requests, choose=chosen_plan)
+        return plan_quantiles(*requests)
+
+    def _candidate_probabilities(self, n_features, names):
+        """Return what a fit may choose from: lists of the probabilities of all features.
+
+        Each candidate is finer than the one before. The released count chooses if there are
+        several.
+        """
+        raise NotImplementedError
 
     def _checked_table(self, X, *, reset, least=1):
         """Return `X` after checks of its types, shape and names, for `read_matrix`."""

@@ -11,7 +11,8 @@ from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
 from dpq_sklearn.estimators.parameters import DEFAULT_BINS, bins_of_features
-from dpq_sklearn.forecast.enough_data import rank_errors
+from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_deviations
+from dpq_sklearn.releases.request import even_probabilities
 
 
 class DPKBinsDiscretizer(PrivateQuantileTransformer):
@@ -61,7 +62,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     1.0
     """
 
-    _count_parameter = "n_bins"
+    _quantiles_parameter = "n_bins"
+    _probabilities_by_number = {n: even_probabilities(n) for n in AUTO_BINS}  # noqa: RUF012
 
     _parameter_constraints: dict = {  # noqa: RUF012
         **PrivateQuantileTransformer._parameter_constraints,
@@ -116,23 +118,35 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             )
         return super()._draft()
 
-    def _set_quantiles(self, released):
-        plan = released.plan
-        self.n_bins_ = np.array([len(q) + 1 for q in plan.quantiles])
-        edges = map(binning.with_outer_edges, released.quantiles, plan.bounds)
+    def _candidate_probabilities(self, n_features, names):
+        if isinstance(self.n_bins, str):  # "auto"
+            return [[each] * n_features for each in self._probabilities_by_number.values()]
+        n_bins = bins_of_features(self.n_bins, n_features, names)
+        return [list(map(even_probabilities, n_bins))]
+
+    def _without_names(self):
+        nameless = super()._without_names()
+        # Two bins have the fewest draws, and so the most rho for their eps.
+        return nameless._with(n_bins=2) if isinstance(self.n_bins, dict) else nameless
+
+    def _least_features(self):
+        return max(np.size(self.n_bins), super()._least_features())
+
+    def _set_values(self, released):
+        request = released.plan.request
+        edges = map(binning.with_outer_edges, released.values, request.bounds)
+
+        self.n_bins_ = np.array([len(each) + 1 for each in request.probabilities])
         self.bin_edges_ = np.fromiter(edges, dtype=object)
-        self.rank_error_ = np.fromiter(rank_errors(plan), dtype=object)
+        self.rank_error_ = np.fromiter(rank_deviations(released.plan), dtype=object)
 
-    def _bins_of_features(self, n_features, names):
-        return bins_of_features(self.n_bins, n_features, names)
-
-    def _private_edges(self):
+    def _private_values(self):
         return [edges[1:-1] for edges in self.bin_edges_]
 
     def _transform_rows(self, X):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
         X = compat.checked_matrix(self._checked_table(X, reset=False), dtype=dtype)
-        edges, offsets = self._private_edges(), self._indicator_offsets()
+        edges, offsets = self._private_values(), self._indicator_offsets()
         if self.encode == "ordinal":
             return binning.bin_numbers(X, edges, 0 * offsets[:-1], np.nan, X.dtype, self.n_jobs)
         places = binning.bin_numbers(X, edges, offsets[:-1], -1, np.int32, self.n_jobs)

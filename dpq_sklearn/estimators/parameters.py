@@ -2,8 +2,6 @@
 
 from numbers import Integral, Real
 
-import numpy as np
-
 from dpq_sklearn.checks import checked_bounds, checked_positive, shown
 
 DEFAULT_BINS = 5
@@ -17,7 +15,7 @@ def bounds_of_features(bounds, n_features, names=None):
         pairs = _one_a_feature(bounds, n_features, names, "bounds", None)
         if n_features == 2 and not isinstance(bounds, (list, dict)):
             _refuse_lows_and_highs(bounds)
-    return [(-np.inf, np.inf) if pair is None else checked_bounds(pair) for pair in pairs]
+    return list(map(checked_bounds, pairs))
 
 
 def _is_pair(bounds):

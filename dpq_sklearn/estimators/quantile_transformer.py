@@ -10,8 +10,9 @@ from sklearn.preprocessing import QuantileTransformer
 from dpq_sklearn.estimators import compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, StrOptions
-from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_errors
+from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_deviations
 from dpq_sklearn.reading.threads import blocks_of_rows, in_threads
+from dpq_sklearn.releases.request import even_probabilities
 
 # Beyond the outermost quantiles the mass halves so often before the distribution ends.
 TAIL_KNOTS = 10
@@ -63,8 +64,11 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     True
     """
 
-    _count_parameter = "n_quantiles"
-    _auto_bins = AUTO_BINS[1:]  # one quantile tells no width
+    _quantiles_parameter = "n_quantiles"
+    # One quantile tells no width, and n quantiles make n + 1 bins.
+    _probabilities_by_number = {  # noqa: RUF012
+        n_bins - 1: even_probabilities(n_bins) for n_bins in AUTO_BINS[1:]
+    }
 
     _parameter_constraints: dict = {  # noqa: RUF012
         **PrivateQuantileTransformer._parameter_constraints,
@@ -104,17 +108,20 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.random_state = random_state
         self.ledger = ledger
 
-    def _bins_of_features(self, n_features, names):
-        return [self.n_quantiles + 1] * n_features
+    def _candidate_probabilities(self, n_features, names):
+        if isinstance(self.n_quantiles, str):  # "auto"
+            return [[each] * n_features for each in self._probabilities_by_number.values()]
+        return [[even_probabilities(self.n_quantiles + 1)] * n_features]
 
-    def _set_quantiles(self, released):
-        plan = released.plan
-        self.references_ = knot_references(np.array(plan.quantiles[0]))
-        knots = list(map(knot_values, released.quantiles, plan.bounds))
+    def _set_values(self, released):
+        request = released.plan.request
+        knots = list(map(knot_values, released.values, request.bounds))
+
+        self.references_ = knot_references(np.array(request.probabilities[0]))
         self.quantiles_ = np.column_stack(knots)
-        self.rank_error_ = np.column_stack(rank_errors(plan))
+        self.rank_error_ = np.column_stack(rank_deviations(released.plan))
 
-    def _private_edges(self):
+    def _private_values(self):
         return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
 
     def _transform_rows(self, X):

@@ -1,15 +1,22 @@
 """Planning: how accurate a release will be, from public facts only."""
 
 from itertools import takewhile
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn.checks import checked_positive, shown
-from dpq_sklearn.forecast import enough_data as quality
-from dpq_sklearn.forecast.enough_data import AUTO_BINS, TOO_FAR_OFF
-from dpq_sklearn.releases.release import plan_release
-from dpq_sklearn.statistics.quantiles import checked_quantiles
+from dpq_sklearn.accounting.budgets import TotalBudget
+from dpq_sklearn.checks import checked_positive, checked_probabilities, checked_whole, shown
+from dpq_sklearn.forecast.enough_data import (
+    AUTO_BINS,
+    TOO_FAR_OFF,
+    errors_in_bins,
+    is_near_enough,
+    rank_deviations,
+    warn_of_noise,
+)
+from dpq_sklearn.releases.plans import plan_quantiles
+from dpq_sklearn.releases.request import Column, CountRole, Request, even_probabilities
 
 
 def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, mechanism="aq"):
@@ -52,8 +59,9 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     >>> expected_rank_error(4, eps=1.0).round(1)
     array([3.3, 2.8, 3.3])
     """
-    plan = planned(quantiles, n_features, mechanism, eps=eps, delta=delta, rho=rho)
-    errors = quality.rank_errors(plan)[0]
+    plan = plan_alike(quantiles, n_features, TotalBudget(eps, delta, rho), mechanism)
+    errors = rank_deviations(plan)[0]
+
     if np.isnan(errors).any():
         raise ValueError(
             f"mechanism must not be 'agg_tree', got {mechanism!r}: its error depends on the data."
@@ -91,17 +99,19 @@ def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolera
     >>> suggest_n_bins(10_000, n_features=10, eps=1.0)
     16
     """
-    n_rows = _checked_count(n_rows, "n_rows")
+    n_rows = checked_whole(n_rows, "n_rows")
     checked_positive(tolerance, "tolerance")
+    budget = TotalBudget(eps, delta, rho)
 
-    def plan(n_bins):
-        return planned(n_bins, n_features, eps=eps, delta=delta, rho=rho)
+    def is_enough(n_bins):
+        plan = plan_alike(n_bins, n_features, budget)
+        return is_near_enough(plan, n_rows, tolerance)
 
-    enough = takewhile(lambda n: quality.is_near_enough(plan(n), n_rows, tolerance), AUTO_BINS)
-    n_bins = max(enough, default=1)
+    n_bins = max(takewhile(is_enough, AUTO_BINS), default=1)
+
     if n_bins == 1:
-        error = quality.errors_in_bins(plan(2), n_rows).mean()
-        quality.warn_of_noise(
+        error = errors_in_bins(plan_alike(2, n_features, budget), n_rows).mean()
+        warn_of_noise(
             f"{n_rows:,} rows are too few for 2 bins of {n_features} feature"
             f"{'s' if n_features > 1 else ''}: an edge is expected to be {error:.2g} bins off. Use "
             f"fewer features, a delta or a larger {'eps' if rho is None else 'rho'}."
@@ -109,27 +119,28 @@ def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolera
     return n_bins
 
 
-def planned(quantiles, n_features, mechanism="aq", **budget):
+def plan_alike(quantiles, n_features, budget, mechanism="aq"):
     """Return the plan of a fit without bounds of so many features, all with these quantiles."""
-    n_features = _checked_count(n_features, "n_features")
-    quantiles = [_ascending_quantiles(quantiles)] * n_features
-    bounds = [(-np.inf, np.inf)] * n_features
-    return plan_release(quantiles, bounds=bounds, mechanism=mechanism, with_count=True, **budget)
+    n_features = checked_whole(n_features, "n_features")
+    column = Column(_ascending_probabilities(quantiles))
+
+    return plan_quantiles(
+        Request(
+            columns=[column] * n_features,
+            budget=budget,
+            mechanism_name=mechanism,
+            count=CountRole.BESIDE,
+        )
+    )
 
 
-def _ascending_quantiles(quantiles):
+def _ascending_probabilities(quantiles):
+    """Return the probabilities that a number of bins, or ascending quantiles, stand for."""
     if isinstance(quantiles, Integral):
-        n_bins = _checked_count(quantiles, "quantiles as a number of bins", least=2)
-        return quality.even_quantiles(n_bins)
-    q = np.atleast_1d(checked_quantiles(quantiles, "quantiles"))
-    if q.ndim > 1 or np.any(np.diff(q) <= 0):
+        n_bins = checked_whole(quantiles, "quantiles as a number of bins", least=2)
+        return even_probabilities(n_bins)
+
+    probabilities = np.atleast_1d(checked_probabilities(quantiles, "quantiles"))
+    if probabilities.ndim > 1 or np.any(np.diff(probabilities) <= 0):
         raise ValueError(f"quantiles must be ascending and distinct, got {shown(quantiles)}.")
-    return q
-
-
-def _checked_count(value, name, least=1):
-    """Return a whole number, which may be written as 1e4, as an int."""
-    is_whole = isinstance(value, Real) and not isinstance(value, bool) and value % 1 == 0
-    if not is_whole or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {shown(value)}.")
-    return int(value)
+    return tuple(probabilities.tolist())

@@ -2,10 +2,11 @@
 
 import math
 
+from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.checks import checked_positive, shown
 from dpq_sklearn.engine.exponential import FLOOR
 from dpq_sklearn.engine.grid import MOST_MEASURE
-from dpq_sklearn.forecast.expected_error import planned
+from dpq_sklearn.forecast.expected_error import plan_alike
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.base_measure import PLAIN_SHARES
 
@@ -58,16 +59,19 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
     """
     if not 0 < beta < 1:
         raise ValueError(f"beta must be a number in (0, 1), got {shown(beta)}.")
-    plan = planned(quantiles, n_features, eps=eps, delta=delta, rho=rho)
-    quantiles, budget = plan.quantiles[0], plan.budgets[0]
     psi = MOST_MEASURE / PLAIN_SHARES.min() if psi is None else checked_positive(psi, "psi")
+
+    plan = plan_alike(quantiles, n_features, TotalBudget(eps, delta, rho))
+    probabilities = plan.request.probabilities[0]
+
     # The probability of a position out of bounds, less what all of them have.
-    chance = beta / len(quantiles) / psi - FLOOR
+    chance = beta / len(probabilities) / psi - FLOOR
     nats = -math.log(chance) if chance > 0 else math.inf
 
-    nodes, eps_of_each = ApproximateQuantiles().nodes_and_eps(quantiles, budget)
+    nodes, eps_of_nodes = ApproximateQuantiles().nodes_and_eps(probabilities, plan.budgets[0])
     errors = {0: 0.0, len(nodes) + 1: 0.0}  # none at the ends of the column
-    for node, of_node in zip(nodes, eps_of_each, strict=True):
-        of_target = (1 - node.q) * errors[node.below] + node.q * errors[node.above]
-        errors[node.index] = of_target + 2 * node.sensitivity * nats / of_node
+    for node, eps_of_node in zip(nodes, eps_of_nodes, strict=True):
+        error_of_target = (1 - node.q) * errors[node.below] + node.q * errors[node.above]
+        errors[node.index] = error_of_target + 2 * node.sensitivity * nats / eps_of_node
+
     return max(errors.values())

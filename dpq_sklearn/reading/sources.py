@@ -1,7 +1,8 @@
-"""Sources: where a release reads its records from. Each has one method, `read`.
+"""Sources: where a release reads its records from, or its counts.
 
 A source is made from a container whose types are checked already; making it reads no number. A
-release calls `read` once, when its price is paid. The sources of a fit have a default resolution.
+plan calls its `read`, or its `count`, once, when the price is paid. The sources of a fit have a
+default resolution.
 """
 
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class Rows:
     x: object
     groups: object = None
 
-    def read(self, grid):
+    def count(self):
         """Return one count: of the rows, or of the people."""
         return np.array([_weights_and_number(n_rows(self.x), self.groups)[1]])
 
@@ -106,7 +107,7 @@ class Histogram:
     edges: np.ndarray
     groups: object = None
 
-    def read(self, grid):
+    def count(self):
         """Return the rows in each bin, or with groups their weight."""
         values = read_matrix(self.x)[:, 0].astype(np.float64)
         weights, _ = _weights_and_number(values.size, self.groups)

@@ -1,15 +1,18 @@
-"""Private statistics of one column: quantiles, a stand-in, a count and a histogram."""
+"""Private quantiles of one column, and a private stand-in for it."""
 
 from numbers import Integral
 
 import numpy as np
 
-from dpq_sklearn.checks import checked_bounds, shown
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.accounting.budgets import TotalBudget
+from dpq_sklearn.checks import checked_bounds, checked_probabilities, shown
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.reading.containers import checked_column, no_data_in_frames
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
-from dpq_sklearn.reading.sources import Histogram, Rows, Table, n_rows
-from dpq_sklearn.releases.release import pay, plan_counts, plan_release, release
+from dpq_sklearn.reading.sources import Table
+from dpq_sklearn.releases.plans import plan_quantiles
+from dpq_sklearn.releases.release import pay, release
+from dpq_sklearn.releases.request import Column, Request
 
 
 def dp_quantiles(
@@ -83,26 +86,31 @@ def dp_quantiles(
     >>> dp_quantiles(ages, [0.25, 0.5, 0.75], eps=1.0, random_state=0)
     array([32., 40., 48.])
     """
-    q_array = checked_quantiles(q)
-    ascending, inverse = np.unique(q_array, return_inverse=True)
-    plan = plan_release(
-        [ascending],
-        eps=eps,
-        delta=delta,
-        rho=rho,
-        bounds=[(-np.inf, np.inf) if bounds is None else checked_bounds(bounds)],
-        mechanism=mechanism,
+    probabilities = checked_probabilities(q, "q")
+    ascending, inverse = np.unique(probabilities, return_inverse=True)
+    request = Request(
+        columns=[Column(ascending, checked_bounds(bounds))],
+        budget=TotalBudget(eps, delta, rho),
+        mechanism_name=mechanism,
         neighbours=neighbours_of(groups),
-        adds_up=ledger is not None,
+        is_added_up=ledger is not None,
     )
-    x, groups = _checked_rows(x, groups)
-    facts = {"what": "dp_quantiles", "columns": 1, "detail": f"{ascending.size} quantiles"}
-    paid = pay(plan, ledger, random_state, **facts)
+    plan = plan_quantiles(request)
+    randomness = make_randomness(random_state)
+
+    x = checked_column(x)
+    if groups is not None:
+        groups = checked_groups(groups, len(x))
+
+    detail = f"{ascending.size} quantiles"
+    paid = pay(plan, ledger, randomness, what="dp_quantiles", columns=1, detail=detail)
     with no_data_in_frames():
-        (released,) = release(paid, Table(x, groups=groups)).quantiles
-    values = released[inverse.reshape(q_array.shape)]
-    values = float(values) if q_array.ndim == 0 else values
-    return (values, paid.plan.loss) if return_privacy else values
+        (released,) = release(paid, Table(x, groups=groups)).values
+
+    values = released[inverse.reshape(probabilities.shape)]
+    if probabilities.ndim == 0:
+        values = float(values)
+    return (values, paid.loss) if return_privacy else values
 
 
 def sanitize(
@@ -168,154 +176,3 @@ def sanitize(
         ledger=ledger,
         return_privacy=return_privacy,
     )
-
-
-def dp_count(
-    x,
-    *,
-    eps=1.0,
-    delta=0.0,
-    rho=None,
-    groups=None,
-    random_state=None,
-    ledger=None,
-    return_privacy=False,
-):
-    """Count the rows of a column or table, or the people in it, with noise.
-
-    Parameters
-    ----------
-    x : array-like
-        The private rows. Missing values count, too.
-    eps, delta, rho, groups, random_state, ledger, return_privacy
-        As in :func:`dp_quantiles`.
-
-    Returns
-    -------
-    count : int
-        It may be negative.
-    privacy : PrivacyLoss
-        What the release cost. Only if `return_privacy`.
-
-    Notes
-    -----
-    **Privacy.** Neighbours: `x` with one row, or all rows of a person, added or removed, which
-    changes the count by 1. The noise is discrete: Laplace for `eps`, Gaussian for `rho`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpq_sklearn import dp_count
-    >>> dp_count(np.zeros(1000), eps=1.0, random_state=0)
-    1000
-    """
-    plan = plan_counts(1, eps=eps, delta=delta, rho=rho, neighbours=neighbours_of(groups))
-    is_text_or_dict = isinstance(x, (str, bytes, dict))
-    if not hasattr(x, "__len__") or is_text_or_dict or getattr(x, "shape", None) == ():
-        raise ValueError(f"x must be a column or a table, got an object of {type(x).__name__}.")
-    groups = None if groups is None else checked_groups(groups, n_rows(x))
-    paid = pay(plan, ledger, random_state, what="dp_count", columns=None, detail="1 count")
-    with no_data_in_frames():
-        count = int(release(paid, Rows(x, groups))[0])
-    return (count, paid.plan.loss) if return_privacy else count
-
-
-def dp_histogram(
-    x,
-    bins,
-    *,
-    eps=1.0,
-    delta=0.0,
-    rho=None,
-    groups=None,
-    random_state=None,
-    ledger=None,
-    return_privacy=False,
-):
-    """Count the values of a column between given edges, with noise.
-
-    Like :func:`numpy.histogram` with given edges, at a stated privacy price for all bins together.
-
-    Parameters
-    ----------
-    x : array-like of shape (n_samples,)
-        The private numbers, as in :func:`dp_quantiles`. NaN are in no bin.
-    bins : array-like of float
-        The ascending edges of the bins: public numbers, chosen without looking at the data. The
-        last bin has both of its ends.
-    eps, delta, rho, groups, random_state, ledger, return_privacy
-        As in :func:`dp_quantiles`.
-
-    Returns
-    -------
-    counts : ndarray of shape (n_bins,)
-        How many rows lie in each bin, or with `groups` how much of the people's weight. Integers,
-        with `groups` floats; they may be negative.
-    edges : ndarray of shape (n_bins + 1,)
-        The edges.
-    privacy : PrivacyLoss
-        What the release cost. Only if `return_privacy`.
-
-    Notes
-    -----
-    **Privacy.** Neighbours: `x` with one row, or all rows of a person, added or removed. A row is
-    in one bin at most, and the weights of a person's rows sum to at most 1, so the counts change by
-    at most 1 in all. The noise is discrete: Laplace for `eps`, Gaussian for `rho`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpq_sklearn import dp_histogram
-    >>> ages = np.random.default_rng(0).normal(40, 12, size=20_000)
-    >>> counts, edges = dp_histogram(ages, [0, 20, 40, 60, 80], eps=1.0, random_state=0)
-    >>> counts
-    array([ 904, 9121, 9027,  929])
-    """
-    edges = _checked_edges(bins)
-    plan = plan_counts(
-        edges.size - 1,
-        eps=eps,
-        delta=delta,
-        rho=rho,
-        parts=1 if groups is None else RECORD_WEIGHT,
-        neighbours=neighbours_of(groups),
-    )
-    x, groups = _checked_rows(x, groups)
-    facts = {"what": "dp_histogram", "columns": 1, "detail": f"{edges.size - 1} bins"}
-    paid = pay(plan, ledger, random_state, **facts)
-    with no_data_in_frames():
-        counts = release(paid, Histogram(x, edges, groups))
-    return (counts, edges, paid.plan.loss) if return_privacy else (counts, edges)
-
-
-def _checked_rows(x, groups):
-    """Return a checked column and checked groups; reads no cell and no label."""
-    x = checked_column(x)
-    return x, None if groups is None else checked_groups(groups, len(x))
-
-
-def _checked_edges(bins):
-    """Return ascending finite edges, at least two."""
-    edges = _floats_of(bins)
-    is_row = edges.ndim == 1 and edges.size >= 2
-    if not is_row or not np.isfinite(edges).all() or np.any(edges[1:] <= edges[:-1]):
-        raise ValueError(f"bins must be two or more ascending finite edges, got {shown(bins)}.")
-    return edges
-
-
-def checked_quantiles(q, name="q"):
-    """Return `q` as a float array with every entry strictly between 0 and 1."""
-    floats = _floats_of(q)
-    if floats.size == 0 or not np.all((floats > 0) & (floats < 1)):
-        raise ValueError(f"{name} must be numbers strictly between 0 and 1, got {shown(q)}.")
-    return floats
-
-
-def _floats_of(numbers):
-    """Return real numbers as an array of floats, and nothing of anything else."""
-    try:
-        array = np.asarray(numbers)
-    except ValueError:  # rows of different lengths
-        array = np.empty(0)
-    with np.errstate(all="ignore"):
-        return array.astype(np.float64) if array.dtype.kind in "iuf" else np.empty(0)

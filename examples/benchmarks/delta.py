@@ -11,32 +11,35 @@ import argparse
 
 import numpy as np
 
+from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
-from dpq_sklearn.releases.release import plan_release
+from dpq_sklearn.releases.plans import plan_quantiles
+from dpq_sklearn.releases.request import Column, Request, even_probabilities
 
 N_RECORDS = 10_000
 SIZES = ((1, 32), (1, 128), (10, 5), (30, 5), (30, 32))
 REQUESTS = {
-    "eps alone": {"delta": 0.0},
-    "delta, with a ledger": {"delta": 1e-6, "adds_up": True},
-    "delta, on its own": {"delta": 1e-6},
+    "eps alone": {"budget": TotalBudget(1.0)},
+    "delta, with a ledger": {"budget": TotalBudget(1.0, 1e-6), "is_added_up": True},
+    "delta, on its own": {"budget": TotalBudget(1.0, 1e-6)},
 }
 
 
 def plan_of(n_features, n_bins, request):
-    quantiles = np.arange(1, n_bins) / n_bins
-    bounds = [(-np.inf, np.inf)] * n_features
-    return plan_release([quantiles] * n_features, eps=1.0, rho=None, bounds=bounds, **request)
+    columns = [Column(even_probabilities(n_bins))] * n_features
+    return plan_quantiles(Request(columns, **request))
 
 
 def mean_rank_error(plan, values):
     """Return the error of one release, from `values` of shape (n_features, n), ascending."""
     ranks = SortedRanks.of_rows(values, plan.grid)
-    released = plan.mechanism.draw(ranks, plan.quantiles, plan.budgets, make_randomness(None))
+    probabilities = plan.request.probabilities
+    mechanism = plan.request.mechanism
+    released = mechanism.draw(ranks, probabilities, plan.budgets, make_randomness(None))
     errors = [
         np.searchsorted(x, plan.grid.lower_edges(cells, column)) - np.multiply(q, x.size)
-        for column, (x, cells, q) in enumerate(zip(values, released, plan.quantiles, strict=True))
+        for column, (x, cells, q) in enumerate(zip(values, released, probabilities, strict=True))
     ]
     return np.abs(errors).mean()
 

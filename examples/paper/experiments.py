@@ -5,6 +5,7 @@ rows (dicts), so that they can run in any order and in any number of processes.
 """
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,12 @@ from published_joint_exp import published_joint_exp
 from tables import SHOWN_M
 
 from dpq_sklearn import dp_quantiles, sanitize
+from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.forecast.worst_cases import rank_error_bound
-from dpq_sklearn.releases.release import plan_release
+from dpq_sklearn.releases.plans import plan_quantiles
+from dpq_sklearn.releases.request import Column, Request
 
 DOMAIN = (-100.0, 100.0)
 N_RECORDS = 1000
@@ -159,16 +162,17 @@ def n_features(trial):
     quantiles, rows = uniform_quantiles(7), []
     x_sorted = np.sort(np.random.default_rng([trial, 7]).normal(0, 5, size=10_000))
     requests = {
-        "pure": {"delta": 0.0},
-        "with a ledger": {"delta": DELTA, "adds_up": True},
-        "best": {"delta": DELTA},
+        "pure": Request((), TotalBudget(1.0)),
+        "with a ledger": Request((), TotalBudget(1.0, DELTA), is_added_up=True),
+        "best": Request((), TotalBudget(1.0, DELTA)),
     }
     for d in (1, 2, 5, 10, 20, 50, 100):
         for accounting, request in requests.items():
-            plan = plan_release([quantiles] * d, eps=1.0, rho=None, bounds=[DOMAIN] * d, **request)
+            columns = [Column(quantiles, DOMAIN)] * d
+            plan = plan_quantiles(replace(request, columns=columns))
             ranks = SortedRanks.of_rows(x_sorted[None, :], plan.grid[:1])
             randomness = make_randomness(seed_of(trial, d))
-            (cells,) = plan.mechanism.draw(ranks, [quantiles], plan.budgets[:1], randomness)
+            (cells,) = plan.request.mechanism.draw(ranks, [quantiles], plan.budgets[:1], randomness)
             error = mean_gap(plan.grid.lower_edges(cells, 0), x_sorted, quantiles)
             rows.append({"accounting": accounting, "features": d, "error": error})
     return rows

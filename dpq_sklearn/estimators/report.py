@@ -1,0 +1,50 @@
+"""The quality report of a fitted transformer: a table from released numbers and public facts."""
+
+import html
+
+import numpy as np
+
+from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
+
+_VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
+
+
+class QualityReport(dict):
+    """Equally long columns by name: a small table for those who have no pandas."""
+
+    def _rows(self):
+        columns = ([name, *map(str, values)] for name, values in self.items())
+        return list(zip(*columns, strict=True))
+
+    def __repr__(self):
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+    def _repr_html_(self):
+        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._rows())
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def make_report(names, values, errors):
+    """Return a table of features: their names, their private values, and the errors in bins.
+
+    It is a pandas DataFrame if pandas is installed.
+    """
+    columns = {
+        "feature": names,
+        "bins": np.array([edges.size + 1 for edges in values]),
+        "edges": np.fromiter((edges.tolist() for edges in values), dtype=object),
+        "error_in_bins": errors.round(3),
+        "verdict": np.fromiter(map(verdict, errors), dtype=object),
+    }
+    try:
+        import pandas
+    except ImportError:
+        return QualityReport(columns)
+    return pandas.DataFrame(columns)
+
+
+def verdict(error):
+    """Return an expected error in bins in words."""
+    return next((word for most, word in _VERDICTS if error <= most), "unknown")

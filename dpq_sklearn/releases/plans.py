@@ -1,0 +1,208 @@
+"""Plans: what will be drawn, with which budgets and at what price. Public facts alone.
+
+`plan_quantiles` follows one request. With `plan_choice` a released count chooses one of several
+plans, at the price of the dearest. `plan_counts` is for counts alone. A plan knows what it has to
+read of a source, and how to draw from that.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+from dpq_sklearn.accounting.accounts import optimal_composition, sums
+from dpq_sklearn.accounting.budgets import Budget, BudgetTooSmall
+from dpq_sklearn.accounting.losses import PrivacyLoss, most_of_each
+from dpq_sklearn.engine.grid import Grid, make_grid
+from dpq_sklearn.mechanisms.noise import CountNoise
+from dpq_sklearn.mechanisms.protocol import of_column
+from dpq_sklearn.releases.request import CountRole, Request
+from dpq_sklearn.releases.values import decimals_of_columns
+
+# The share of a fit's budget that its count of rows gets: it costs 1.6% of accuracy.
+COUNT_SHARE = 1 / 64
+# A delta is spent if it makes the predicted error so many times smaller.
+WORTH_A_DELTA = 1.02
+
+
+@dataclass(frozen=True)
+class Release:
+    """Released numbers, and the plan that they follow."""
+
+    values: list  # an array for each column
+    n_rows: int | None  # None if the plan has no count
+    plan: "Plan"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The quantiles of a request, and a count of the rows if it wants one."""
+
+    request: Request
+    grid: Grid
+    budgets: tuple  # one for each column
+    count_budget: Budget | None  # that of the number of rows
+    loss: PrivacyLoss
+
+    def read(self, source):
+        """Return the records of a source: ranks on the grid of this plan, and their number."""
+        return source.read(self.grid)
+
+    def draw(self, records, randomness):
+        """Return the `Release`: the count first, then the quantiles.
+
+        Privacy
+        -------
+        Neighbours are those of the request. The count and the columns together cost at most
+        `loss`, by the account that the plan was made with.
+        """
+        n_rows = self.draw_count(records, randomness)
+        return self.draw_quantiles(records, n_rows, randomness)
+
+    def draw_count(self, records, randomness):
+        """Return the number of rows with noise, at least 1; None if the plan has no count."""
+        if self.count_budget is None:
+            return None
+        noise = CountNoise(self.count_budget).draw(randomness)
+        return max(records.n_rows + int(noise[0]), 1)
+
+    def draw_quantiles(self, records, n_rows, randomness):
+        """Return the `Release` of the quantiles with a count that was drawn before them."""
+        request = self.request
+        cells = request.mechanism.draw(
+            records.ranks, request.probabilities, self.budgets, randomness
+        )
+        return Release(decimals_of_columns(self.grid, cells), n_rows, self)
+
+
+@dataclass(frozen=True)
+class PlanChoice:
+    """Several plans, each finer than the one before: a released count chooses one of them."""
+
+    candidates: tuple  # of plans, with the same columns, bounds and count
+    choose: Callable  # (candidates, n_rows) -> one of them
+    loss: PrivacyLoss  # covers each of them
+
+    def __post_init__(self):
+        if any(plan.request.count is not CountRole.CHOOSES for plan in self.candidates):
+            raise ValueError("all candidates of a choice must leave the choice to the count.")
+
+    def read(self, source):
+        """Return the records of a source, which are the same for all candidates."""
+        return self.candidates[0].read(source)
+
+    def draw(self, records, randomness):
+        """Return the `Release` of the plan that the count chooses.
+
+        Privacy
+        -------
+        Neighbours are those of the requests. The choice depends on the released count and on public
+        facts alone, and the eps of the count is set aside in each of the candidates (or added up
+        with theirs by a ledger). So the price is that of the dearest.
+        """
+        n_rows = self.candidates[0].draw_count(records, randomness)
+        plan = self.choose(self.candidates, n_rows)
+        return plan.draw_quantiles(records, n_rows, randomness)
+
+
+@dataclass(frozen=True)
+class CountPlan:
+    """Counts with noise, which one record, or all rows of a person, change by at most 1 in all."""
+
+    noise: CountNoise
+    parts: int  # of a record, in which counts are whole numbers: more than 1 if rows share it
+    loss: PrivacyLoss
+
+    def read(self, source):
+        """Return the exact counts of a source."""
+        return source.count()
+
+    def draw(self, counts, randomness):
+        """Return the counts, which may be negative: integers, or floats if rows share a record.
+
+        Privacy
+        -------
+        That of `CountNoise`, whose sensitivity is `parts`: one record.
+        """
+        noisy = counts + self.noise.draw(randomness)
+        return noisy if self.parts == 1 else noisy / self.parts
+
+
+@lru_cache(maxsize=64)  # a fit is repeated many times in a search, and warnings try out other plans
+def plan_quantiles(request):
+    """Return the plan of a request by the account that promises the least error."""
+    account = min(_accounts(request), key=partial(_predicted_error, request))
+
+    columns = zip(request.probabilities, account.budgets, strict=True)
+    costs = [of_column(request.mechanism.cost, *column) for column in columns]
+    if account.count_budget is not None:
+        costs.append(CountNoise(account.count_budget).cost())
+
+    return Plan(
+        request=request,
+        grid=make_grid(request.bounds, request.resolution),
+        budgets=account.budgets,
+        count_budget=account.count_budget,
+        loss=account.loss(costs, request.budget, request.neighbours),
+    )
+
+
+def _accounts(request):
+    """Return all accounts that keep within the budget of a request.
+
+    Releases that a ledger adds up do without optimal composition: it buys accuracy at one delta
+    with more rho. If the count chooses the plan, plans may have different accounts, and no
+    composition covers the choice: its eps is set aside first. In a ledger eps or rho add up
+    whatever earlier releases decided, so there nothing is set aside.
+    """
+    total, shares = request.budget, request.shares
+
+    count_budget = None
+    if request.count is not CountRole.NONE:
+        count_budget = total.without_delta.part(COUNT_SHARE)
+    count_is_apart = request.count is CountRole.CHOOSES and not request.is_added_up
+
+    accounts = sums(total, shares, count_budget, count_is_apart)
+    if total.delta > 0 and not request.is_added_up:
+        compose = partial(request.mechanism.composed_budgets, request.probabilities, shares)
+        composed = optimal_composition(total, compose, count_budget, count_is_apart)
+        if composed is not None:
+            accounts.append(composed)
+
+    return accounts
+
+
+def _predicted_error(request, account):
+    """Return the sum of the errors of all columns, a little more if a delta is spent for it."""
+    columns = Counter(zip(request.probabilities, account.budgets, strict=True))
+    typical_error = request.mechanism.typical_error
+    error = sum(of_column(typical_error, *column) * n for column, n in columns.items())
+    return error * WORTH_A_DELTA if account.delta else error
+
+
+def plan_choice(requests, choose):
+    """Return the choice among the plans of several requests, each finer than the one before.
+
+    ``choose(plans, n_rows)`` returns one of them by the released count.
+    """
+    plans = [plan_quantiles(requests[0])]
+    with suppress(BudgetTooSmall):  # for so many quantiles: the plans before stay
+        plans.extend(map(plan_quantiles, requests[1:]))
+
+    return PlanChoice(
+        candidates=tuple(plans),
+        choose=choose,
+        loss=most_of_each([plan.loss for plan in plans]),
+    )
+
+
+def plan_counts(n_counts, budget, *, neighbours, parts=1):
+    """Return the plan for counts that a record changes by at most 1 in all: the least noise."""
+    choices = [
+        (CountNoise(account.budgets[0], n_counts, parts), account)
+        for account in sums(budget, shares=(1.0,))
+    ]
+    noise, account = min(choices, key=lambda choice: choice[0].deviation())
+
+    return CountPlan(noise, parts, loss=account.loss([noise.cost()], budget, neighbours))

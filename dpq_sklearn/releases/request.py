@@ -1,0 +1,96 @@
+"""Requests: what is asked for, in public facts alone. A request checks itself where it is made."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+
+import numpy as np
+
+from dpq_sklearn.accounting.budgets import TotalBudget, feature_shares
+from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.checks import UNBOUNDED, shown
+from dpq_sklearn.engine.grid import FULL_RESOLUTION
+from dpq_sklearn.mechanisms.protocol import Mechanism
+from dpq_sklearn.mechanisms.registry import checked_mechanism
+
+
+class CountRole(Enum):
+    """What a private count of the rows does in a release."""
+
+    NONE = "none"  # there is no count
+    BESIDE = "beside"  # it is released as well
+    CHOOSES = "chooses"  # it is released first, and chooses one of several plans
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is wanted of a column, and what is publicly known about it."""
+
+    probabilities: tuple  # which quantiles: ascending, distinct, strictly between 0 and 1
+    bounds: tuple = UNBOUNDED  # checked (`checked_bounds`): infinite where an end is open
+
+    def __post_init__(self):
+        given = self.probabilities
+        is_tuple = isinstance(given, tuple)
+        probabilities = given if is_tuple else tuple(np.asarray(given, dtype=float).tolist())
+
+        if not _are_ascending(probabilities):
+            raise ValueError(
+                "the probabilities of a column must be ascending, distinct and strictly between 0 "
+                f"and 1, got {shown(given)}."
+            )
+        object.__setattr__(self, "probabilities", probabilities)
+
+
+@lru_cache(maxsize=256)  # columns mostly want the same quantiles
+def _are_ascending(probabilities):
+    steps = np.diff([0.0, *probabilities, 1.0])
+    return len(probabilities) > 0 and bool(np.all(steps > 0))
+
+
+@lru_cache(maxsize=256)
+def even_probabilities(n_bins):
+    """Return the probabilities of the quantiles between bins that hold equally many rows."""
+    return tuple((np.arange(1, n_bins) / n_bins).tolist())
+
+
+@dataclass(frozen=True)
+class Request:
+    """Quantiles of columns, and what they may cost together.
+
+    `dataclasses.replace` makes another one of it, which is checked as well.
+    """
+
+    columns: tuple
+    budget: TotalBudget
+    mechanism_name: str = "aq"
+    weights: tuple | None = None  # by which the columns share the budget; None is equal shares
+    resolution: int = FULL_RESOLUTION
+    neighbours: Neighbours = Neighbours.ROWS
+    count: CountRole = CountRole.NONE
+    is_added_up: bool = False  # whether a ledger adds its cost to that of other releases
+    mechanism: Mechanism = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        is_about_people = self.neighbours is Neighbours.PEOPLE
+        mechanism = checked_mechanism(self.mechanism_name, with_groups=is_about_people)
+
+        object.__setattr__(self, "mechanism", mechanism)
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", tuple(self.weights))
+
+    @property
+    def probabilities(self):
+        """The probabilities of each column."""
+        return tuple(column.probabilities for column in self.columns)
+
+    @property
+    def bounds(self):
+        """The bounds of each column."""
+        return tuple(column.bounds for column in self.columns)
+
+    @property
+    def shares(self):
+        """The share of the budget of each column; they sum to at most 1."""
+        return tuple(feature_shares(len(self.columns), self.weights).tolist())

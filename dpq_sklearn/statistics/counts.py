@@ -1,0 +1,150 @@
+"""Private counts: of the rows of a table, or of the values of a column between given edges."""
+
+import numpy as np
+
+from dpq_sklearn.accounting.budgets import TotalBudget
+from dpq_sklearn.checks import real_numbers, shown
+from dpq_sklearn.engine.random import make_randomness
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.reading.containers import checked_column, no_data_in_frames
+from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.sources import Histogram, Rows, n_rows
+from dpq_sklearn.releases.plans import plan_counts
+from dpq_sklearn.releases.release import pay, release
+
+
+def dp_count(
+    x,
+    *,
+    eps=1.0,
+    delta=0.0,
+    rho=None,
+    groups=None,
+    random_state=None,
+    ledger=None,
+    return_privacy=False,
+):
+    """Count the rows of a column or table, or the people in it, with noise.
+
+    Parameters
+    ----------
+    x : array-like
+        The private rows. Missing values count, too.
+    eps, delta, rho, groups, random_state, ledger, return_privacy
+        As in :func:`dp_quantiles`.
+
+    Returns
+    -------
+    count : int
+        It may be negative.
+    privacy : PrivacyLoss
+        What the release cost. Only if `return_privacy`.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: `x` with one row, or all rows of a person, added or removed, which
+    changes the count by 1. The noise is discrete: Laplace for `eps`, Gaussian for `rho`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpq_sklearn import dp_count
+    >>> dp_count(np.zeros(1000), eps=1.0, random_state=0)
+    1000
+    """
+    plan = plan_counts(1, TotalBudget(eps, delta, rho), neighbours=neighbours_of(groups))
+    randomness = make_randomness(random_state)
+
+    is_text_or_dict = isinstance(x, (str, bytes, dict))
+    if not hasattr(x, "__len__") or is_text_or_dict or getattr(x, "shape", None) == ():
+        raise ValueError(f"x must be a column or a table, got an object of {type(x).__name__}.")
+    if groups is not None:
+        groups = checked_groups(groups, n_rows(x))
+
+    paid = pay(plan, ledger, randomness, what="dp_count", columns=None, detail="1 count")
+    with no_data_in_frames():
+        (count,) = release(paid, Rows(x, groups)).tolist()
+
+    return (count, paid.loss) if return_privacy else count
+
+
+def dp_histogram(
+    x,
+    bins,
+    *,
+    eps=1.0,
+    delta=0.0,
+    rho=None,
+    groups=None,
+    random_state=None,
+    ledger=None,
+    return_privacy=False,
+):
+    """Count the values of a column between given edges, with noise.
+
+    Like :func:`numpy.histogram` with given edges, at a stated privacy price for all bins together.
+
+    Parameters
+    ----------
+    x : array-like of shape (n_samples,)
+        The private numbers, as in :func:`dp_quantiles`. NaN are in no bin.
+    bins : array-like of float
+        The ascending edges of the bins: public numbers, chosen without looking at the data. The
+        last bin has both of its ends.
+    eps, delta, rho, groups, random_state, ledger, return_privacy
+        As in :func:`dp_quantiles`.
+
+    Returns
+    -------
+    counts : ndarray of shape (n_bins,)
+        How many rows lie in each bin, or with `groups` how much of the people's weight. Integers,
+        with `groups` floats; they may be negative.
+    edges : ndarray of shape (n_bins + 1,)
+        The edges.
+    privacy : PrivacyLoss
+        What the release cost. Only if `return_privacy`.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: `x` with one row, or all rows of a person, added or removed. A row is
+    in one bin at most, and the weights of a person's rows sum to at most 1, so the counts change by
+    at most 1 in all. The noise is discrete: Laplace for `eps`, Gaussian for `rho`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpq_sklearn import dp_histogram
+    >>> ages = np.random.default_rng(0).normal(40, 12, size=20_000)
+    >>> counts, edges = dp_histogram(ages, [0, 20, 40, 60, 80], eps=1.0, random_state=0)
+    >>> counts
+    array([ 904, 9121, 9027,  929])
+    """
+    edges = _checked_edges(bins)
+    n_bins = edges.size - 1
+    plan = plan_counts(
+        n_bins,
+        TotalBudget(eps, delta, rho),
+        neighbours=neighbours_of(groups),
+        parts=1 if groups is None else RECORD_WEIGHT,
+    )
+    randomness = make_randomness(random_state)
+
+    x = checked_column(x)
+    if groups is not None:
+        groups = checked_groups(groups, len(x))
+
+    detail = f"{n_bins} bins"
+    paid = pay(plan, ledger, randomness, what="dp_histogram", columns=1, detail=detail)
+    with no_data_in_frames():
+        counts = release(paid, Histogram(x, edges, groups))
+
+    return (counts, edges, paid.loss) if return_privacy else (counts, edges)
+
+
+def _checked_edges(bins):
+    """Return ascending finite edges, at least two."""
+    edges = real_numbers(bins)
+    is_row = edges.ndim == 1 and edges.size >= 2
+    if not is_row or not np.isfinite(edges).all() or np.any(edges[1:] <= edges[:-1]):
+        raise ValueError(f"bins must be two or more ascending finite edges, got {shown(bins)}.")
+    return edges
