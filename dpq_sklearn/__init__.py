@@ -8,7 +8,9 @@ from dpq_sklearn.forecast.enough_data import PrivacyNoiseWarning
 from dpq_sklearn.forecast.expected_error import expected_rank_error, suggest_n_bins
 from dpq_sklearn.forecast.search import plan_search
 from dpq_sklearn.forecast.worst_cases import rank_error_bound
-from dpq_sklearn.ledger.ledger import BudgetExceededError, LedgerError, PrivacyLedger
+from dpq_sklearn.ledger.access import BudgetExceededError
+from dpq_sklearn.ledger.contents import LedgerError
+from dpq_sklearn.ledger.ledger import PrivacyLedger
 from dpq_sklearn.statistics.counts import dp_count, dp_histogram
 from dpq_sklearn.statistics.quantiles import dp_quantiles, sanitize
 from dpq_sklearn.version import __version__  # noqa: F401

@@ -7,7 +7,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.checks import shown
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
-from dpq_sklearn.ledger.views import optional_module
+from dpq_sklearn.optional import optional_module
 from dpq_sklearn.reading.containers import checked_table, read_matrix
 from dpq_sklearn.releases.request import even_probabilities
 

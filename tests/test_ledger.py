@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 from dpq_sklearn.accounting.conversions import eps_of_zcdp, rho_of_approximate_dp
 from dpq_sklearn.accounting.losses import PrivacyLoss, best_composition, compose
 from dpq_sklearn.accounting.neighbours import Neighbours
-from dpq_sklearn.ledger.file import LedgerError, with_release
-from dpq_sklearn.ledger.ledger import BudgetExceededError, BudgetLeft, PrivacyLedger, charge, opened
+from dpq_sklearn.ledger.access import BudgetExceededError
+from dpq_sklearn.ledger.contents import LedgerError, with_release
+from dpq_sklearn.ledger.ledger import PrivacyLedger, charge, opened
+from dpq_sklearn.ledger.views import BudgetLeft
 
 
 @pytest.fixture
@@ -324,7 +326,7 @@ def test_threads_share_a_ledger_in_memory(monkeypatch):
         time.sleep(0.001)  # let the other threads look at what is left in the meantime
         return with_release(*arguments)
 
-    monkeypatch.setattr("dpq_sklearn.ledger.ledger.with_release", slow_release)
+    monkeypatch.setattr("dpq_sklearn.ledger.access.with_release", slow_release)
     ledger = PrivacyLedger(eps=1.0)
     granted = []
 
@@ -416,8 +418,9 @@ def test_relative_path_without_an_object_is_refused(tmp_path, monkeypatch, make)
 
 def test_objects_are_equal_if_they_spend_from_the_same_budget(path):
     ledger = PrivacyLedger(path, eps=1.0)
-    assert ledger == PrivacyLedger(path) == ledger.with_note("a note") == opened(path)
-    assert len({ledger, opened(path), PrivacyLedger(path + "2")}) == 2
+    assert ledger == PrivacyLedger(path) == ledger.with_note("a note")
+    assert opened(ledger) == opened(path)
+    assert len({ledger, PrivacyLedger(path), PrivacyLedger(path + "2")}) == 2
 
 
 @pytest.mark.parametrize(
@@ -451,6 +454,13 @@ def test_rows_and_people_do_not_add_up_under_one_cap(path, in_memory, word, own,
         assert own in str(caught.value) and other in str(caught.value)
     assert len(ledger.records()) == 1
     assert ledger.neighbours == ledger.spent().neighbours == own
+
+
+def test_refusal_of_a_release_about_people_says_people():
+    ledger = PrivacyLedger(eps=1.0, neighbours="people")
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.spend(2.0, what="a histogram")
+    assert caught.value.asked.neighbours is Neighbours.PEOPLE
 
 
 def test_new_ledger_counts_rows_and_keeps_what_it_was_made_for(path):
@@ -497,6 +507,14 @@ def test_records_hold_the_public_facts(path):
     assert first.time.utcoffset().total_seconds() == 0
 
 
+def test_every_release_has_an_id_of_its_own(path):
+    ledger = PrivacyLedger(path, eps=2.0)
+    for _ in range(3):
+        charge(ledger, pure(0.5), what="fit")
+    ids = [record.release_id for record in ledger.records()]
+    assert len(set(ids)) == 3 and all(len(release_id) == 32 for release_id in ids)
+
+
 def test_names_of_very_many_columns_are_counted(path):
     ledger = PrivacyLedger(path)
     charge(ledger, pure(1.0), what="fit", columns=[f"x{i}" for i in range(5000)])
@@ -510,11 +528,11 @@ def test_frame_has_a_row_a_release(path):
     frame = ledger.to_frame()
     assert list(frame.columns) == [
         *("time", "what", "columns", "detail", "eps", "delta", "rho"),
-        *("pure_eps", "account", "seeded", "note"),
+        *("pure_eps", "account", "seeded", "note", "release_id"),
     ]
     assert frame["eps"].sum() == 0.75
     assert str(frame["time"].dtype).startswith("datetime64")
-    assert PrivacyLedger(path + "2").to_frame().shape == (0, 11)
+    assert PrivacyLedger(path + "2").to_frame().shape == (0, 12)
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", 3])
@@ -568,7 +586,7 @@ def test_order_is_that_of_the_commits_when_the_clock_is_set_back(path, monkeypat
     ledger = PrivacyLedger(path, eps=1.0)
     years = iter(["2031", "2030", "1970"])
     now = lambda: f"{next(years)}-01-01T00:00:00.000+00:00"  # noqa: E731
-    monkeypatch.setattr("dpq_sklearn.ledger.file._now", now)
+    monkeypatch.setattr("dpq_sklearn.ledger.contents._now", now)
     for eps in (0.5, 0.25, 0.125):
         charge(ledger, pure(eps), what="fit")
     assert [record.eps for record in ledger.records()] == [0.5, 0.25, 0.125]

@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
+from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger import file as ledger_file
-from dpq_sklearn.ledger.file import LedgerError
+from dpq_sklearn.ledger.contents import Caps, LedgerError, new_contents
+from dpq_sklearn.ledger.file import FileStore
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -170,14 +172,14 @@ def test_creation_works_without_hard_links_and_never_replaces_a_ledger(path, mon
 
     monkeypatch.setattr(os, "link", no_links)
     ledger = make_ledger(path, 1)
-    ledger_file.create(path, ledger_file.new_contents(ledger.caps, "nobody"))
+    FileStore(path).create(new_contents(ledger.caps, Neighbours.ROWS))
     assert len(ledger.records()) == 1
 
 
 def test_the_first_of_two_that_create_wins(path):
     ledger = make_ledger(path, 1)
-    caps = ledger_file.Caps(7.0, 0.0, None)
-    ledger_file.create(path, ledger_file.new_contents(caps, "nobody"))
+    caps = Caps(7.0, 0.0, None)
+    FileStore(path).create(new_contents(caps, Neighbours.ROWS))
     assert PrivacyLedger(path).caps == ledger.caps
 
 
@@ -244,13 +246,50 @@ def test_threads_share_a_budget(path):
     assert len(admitted) == len(ledger.records()) == 8
 
 
+# A commit that reports an error
+
+
+def connections_that_fail_at_commit(monkeypatch, commits):
+    """Let a commit raise, after it was done or instead of it."""
+
+    class Failing(sqlite3.Connection):
+        def execute(self, statement, *arguments):
+            if statement != "COMMIT":
+                return super().execute(statement, *arguments)
+            if commits:
+                super().execute(statement)
+            raise sqlite3.OperationalError("disk I/O error")
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Failing))
+
+
+def test_failed_commit_spends_nothing(path, monkeypatch):
+    ledger = make_ledger(path, 1)
+    connections_that_fail_at_commit(monkeypatch, commits=False)
+    with pytest.raises(LedgerError, match="disk I/O error") as caught:
+        charge(ledger, LOSS, what="fit")
+    assert "has recorded" not in str(caught.value)
+    assert len(ledger.records()) == 1
+
+
+def test_failed_commit_that_was_recorded_all_the_same_is_an_error_that_says_so(path, monkeypatch):
+    """The disk may still lose it, so nothing may be read."""
+    ledger = make_ledger(path, 1)
+    connections_that_fail_at_commit(monkeypatch, commits=True)
+    with pytest.raises(LedgerError, match="has recorded the release") as caught:
+        charge(ledger, LOSS, what="fit")
+    records = ledger.records()
+    assert len(records) == 2 and records[-1].release_id in str(caught.value)
+
+
 # Permissions, as a user whom they bind
 
 AS_ORDINARY_USER = """
 import os, sqlite3, sys
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
-from dpq_sklearn.ledger.file import LedgerError
+from dpq_sklearn.ledger.contents import LedgerError
 
 path, file_mode, folder_mode = sys.argv[1], int(sys.argv[2], 8), int(sys.argv[3], 8)
 if os.geteuid() == 0:
@@ -309,7 +348,7 @@ ON_A_LIMITED_DISK = """
 import resource, sys
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
-from dpq_sklearn.ledger.file import LedgerError
+from dpq_sklearn.ledger.contents import LedgerError
 
 ledger = PrivacyLedger(sys.argv[1], eps=1000.0)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
@@ -340,7 +379,7 @@ ON_A_FULL_DISK = """
 import os, subprocess, sys
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
-from dpq_sklearn.ledger.file import LedgerError
+from dpq_sklearn.ledger.contents import LedgerError
 
 folder = sys.argv[1]
 mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]
@@ -400,17 +439,17 @@ def test_full_disk_is_an_error_and_loses_nothing(tmp_path):
 def outcome_of_damage(path, original):
     """Return whether damage was noticed. If not, everything must still be there, to the digit."""
     try:
-        contents = ledger_file.read(path)
+        contents = FileStore(path).read()
         assert contents == original
         charge(path, LOSS, **FACTS)
-        after = ledger_file.read(path)
+        after = FileStore(path).read()
         assert after[:-1] == original[:-1]
         assert after.rows[:-1] == original.rows and after.rows[-1][1:4] == (0.25, 0.0, 0.0078125)
         return "harmless"
     except LedgerError as error:
         assert path in str(error)
     with contextlib.suppress(LedgerError):  # noticed when written to: all is there or it is noticed
-        contents = ledger_file.read(path)
+        contents = FileStore(path).read()
         assert contents.rows[: len(original.rows)] == original.rows
     return "noticed"
 
@@ -429,7 +468,7 @@ def damaged_copies(intact, n_copies, seed):
 @pytest.mark.slow
 def test_changed_bytes_anywhere_are_noticed_or_harmless(path, tmp_path):
     make_ledger(path, 45)
-    original, intact = ledger_file.read(path), pathlib.Path(path).read_bytes()
+    original, intact = FileStore(path).read(), pathlib.Path(path).read_bytes()
     victim = str(tmp_path / "victim.sqlite")
     counts = {"noticed": 0, "harmless": 0}
     for damaged in damaged_copies(intact, 1200, seed=0):
@@ -441,7 +480,7 @@ def test_changed_bytes_anywhere_are_noticed_or_harmless(path, tmp_path):
 
 def test_every_changed_byte_of_caps_and_records_is_noticed(path, tmp_path):
     make_ledger(path, 5)
-    original, intact = ledger_file.read(path), pathlib.Path(path).read_bytes()
+    original, intact = FileStore(path).read(), pathlib.Path(path).read_bytes()
     victim = str(tmp_path / "victim.sqlite")
     texts = [original.ledger_id, original.created, original.neighbours]
     texts += [row.facts for row in original.rows]
@@ -496,7 +535,7 @@ def test_changed_contents_are_noticed(path, statement):
 
 def test_a_shortened_file_is_noticed(path, tmp_path):
     make_ledger(path, 40)
-    original, intact = ledger_file.read(path), pathlib.Path(path).read_bytes()
+    original, intact = FileStore(path).read(), pathlib.Path(path).read_bytes()
     victim = str(tmp_path / "victim.sqlite")
     for length in [*range(0, len(intact), 499), len(intact) - 1]:
         pathlib.Path(victim).write_bytes(intact[:length])
@@ -506,7 +545,7 @@ def test_a_shortened_file_is_noticed(path, tmp_path):
 
 def test_blocks_of_zeros_are_noticed_or_harmless(path, tmp_path):
     make_ledger(path, 40)
-    original, intact = ledger_file.read(path), pathlib.Path(path).read_bytes()
+    original, intact = FileStore(path).read(), pathlib.Path(path).read_bytes()
     victim = str(tmp_path / "victim.sqlite")
     for start in range(0, len(intact), 512):
         pathlib.Path(victim).write_bytes(intact[:start] + bytes(512) + intact[start + 512 :])
@@ -517,9 +556,9 @@ def test_blocks_of_zeros_are_noticed_or_harmless(path, tmp_path):
 def test_pages_of_two_moments_mixed_are_noticed(path, tmp_path):
     """What a crash in the middle of a write leaves if somebody deletes the journal."""
     make_ledger(path, 30)
-    earlier, old = ledger_file.read(path), pathlib.Path(path).read_bytes()
+    earlier, old = FileStore(path).read(), pathlib.Path(path).read_bytes()
     charge(path, LOSS, **FACTS)
-    later, new = ledger_file.read(path), pathlib.Path(path).read_bytes()
+    later, new = FileStore(path).read(), pathlib.Path(path).read_bytes()
     assert len(old) == len(new)
     victim = str(tmp_path / "victim.sqlite")
     pages, n_whole = range(0, len(old), 4096), 0
@@ -530,7 +569,7 @@ def test_pages_of_two_moments_mixed_are_noticed(path, tmp_path):
         )
         pathlib.Path(victim).write_bytes(mixed)
         try:
-            contents = ledger_file.read(victim)
+            contents = FileStore(victim).read()
         except LedgerError:
             continue
         assert contents in (earlier, later)

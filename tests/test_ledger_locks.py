@@ -19,11 +19,12 @@ import pytest
 
 from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.accounting.losses import PrivacyLoss
+from dpq_sklearn.ledger import access as ledger_access
 from dpq_sklearn.ledger import file as ledger_file
-from dpq_sklearn.ledger import ledger as ledger_module
 from dpq_sklearn.ledger import locks
 from dpq_sklearn.ledger import memory as ledger_memory
-from dpq_sklearn.ledger.ledger import LedgerError, PrivacyLedger, charge
+from dpq_sklearn.ledger.contents import LedgerError
+from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 
 ROOT = pathlib.Path(__file__).parents[1]
 ALL = PrivacyLoss(1.0, 0.0, 0.125)
@@ -80,14 +81,14 @@ def in_the_middle(monkeypatch):
     """Let a spend stop between its check and its commit: (it is there, it may go on)."""
     is_there = threading.Event()
     may_go_on = threading.Event()
-    with_release = ledger_module.with_release
+    with_release = ledger_access.with_release
 
     def slow_release(*arguments, **keywords):
         is_there.set()
         assert may_go_on.wait(60)
         return with_release(*arguments, **keywords)
 
-    monkeypatch.setattr(ledger_module, "with_release", slow_release)
+    monkeypatch.setattr(ledger_access, "with_release", slow_release)
     yield is_there, may_go_on
     may_go_on.set()
 
@@ -332,7 +333,7 @@ def test_a_child_of_a_busy_parent_can_have_ledgers_of_its_own(in_the_middle):
 def test_a_path_means_the_ledger_that_was_there_first(path, first_use):
     ledger = PrivacyLedger(path, eps=1.0)
     if first_use == "path":
-        ledger_module._FIRST_MET.clear()
+        ledger_access._FIRST_MET.clear()
     charge(path, ALL, what="fit")
     os.unlink(path)
     new = PrivacyLedger(path, eps=1.0)

@@ -27,7 +27,9 @@ from sklearn.preprocessing import StandardScaler
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.forecast.search import CACHED, DRAWN, REFITTED, plan_search
-from dpq_sklearn.ledger.ledger import BudgetExceededError, LedgerError, PrivacyLedger, charge
+from dpq_sklearn.ledger.access import BudgetExceededError
+from dpq_sklearn.ledger.contents import LedgerError
+from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 
 
 class Binner(TransformerMixin, BaseEstimator):

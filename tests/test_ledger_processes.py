@@ -11,7 +11,9 @@ import time
 import pytest
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
-from dpq_sklearn.ledger.ledger import BudgetExceededError, LedgerError, PrivacyLedger, charge
+from dpq_sklearn.ledger.access import BudgetExceededError
+from dpq_sklearn.ledger.contents import LedgerError
+from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 
 LOSS = PrivacyLoss(0.125, 0.0, 0.002)
 

@@ -56,5 +56,17 @@ def test_a_ledger_file_of_an_earlier_version_is_read_and_charged(tmp_path):
     assert ledger.caps == (5.0, 1e-5, None)
     assert ledger.spent().eps == 1.5
     assert [record.what for record in ledger.records()] == ["elsewhere", "DPKBinsDiscretizer.fit"]
+    assert [record.release_id for record in ledger.records()] == [None, None]
     ledger.spend(eps=0.25, what="one more")
     assert PrivacyLedger(path, eps=5, delta=1e-5, neighbours="people").spent().eps == 1.75
+
+
+@pytest.mark.parametrize("note", [{}, {"_note": "a project"}])
+def test_a_ledger_object_that_an_earlier_version_pickled_spends_from_its_file(tmp_path, note):
+    path = tmp_path / "ledger.db"
+    shutil.copyfile(DATA / "ledger_0.1.sqlite", path)
+    ledger_id = PrivacyLedger(path).__getstate__()["_ledger_id"]
+    old = PrivacyLedger.__new__(PrivacyLedger)
+    old.__setstate__({"_path": str(path), "_ledger_id": ledger_id, **note})
+    old.spend(eps=0.25, what="one more")
+    assert old.records()[-1].note == note.get("_note")

@@ -21,7 +21,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from dpq_sklearn.accounting.losses import PrivacyLoss, compose, most_of_each
 from dpq_sklearn.checks import shown
-from dpq_sklearn.ledger.ledger import PrivacyLedger, opened, planned_losses, refusal
+from dpq_sklearn.ledger.access import LedgerAccess
+from dpq_sklearn.ledger.ledger import opened, planned_losses
 from dpq_sklearn.ledger.views import in_words
 
 CACHED = "a Pipeline with memory= reuses fits of equal parameters and data"
@@ -98,7 +99,7 @@ def plan_search(estimator, *, cv=None, n_features=None):
     fits = _fits(estimator, n_features) * (1 if cv is None else _number_of_folds(cv))
     losses = tuple(fit.loss for fit in fits)
     refusals = [
-        refusal(ledger, [fit.loss for fit in fits if fit.ledger == ledger], "all of this")
+        ledger.refusal([fit.loss for fit in fits if fit.ledger == ledger], "all of this")
         for ledger in dict.fromkeys(fit.ledger for fit in fits)
         if ledger is not None
     ]
@@ -119,7 +120,7 @@ planned_losses.register(BaseEstimator, lambda estimator: plan_search(estimator).
 class _Fit(NamedTuple):
     """A private fit, or several that are not known one by one, and what it costs at most."""
 
-    ledger: PrivacyLedger | None
+    ledger: LedgerAccess | None
     loss: PrivacyLoss
     reasons: frozenset = frozenset()  # why the cost is not known exactly
     n_fits: int = 1

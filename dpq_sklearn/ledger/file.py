@@ -16,10 +16,10 @@ import os
 import secrets
 import sqlite3
 import struct
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
+from dpq_sklearn.ledger.contents import Caps, Contents, LedgerError, Row
 from dpq_sklearn.ledger.locks import locked
 
 APPLICATION_ID = 0x4450514C  # "DPQL", in the header of the file
@@ -41,109 +41,106 @@ CREATE TABLE releases (
 _FAILURES = (OSError, sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
 
 
-class LedgerError(RuntimeError):
-    """A ledger cannot be used, for its file is missing, locked, damaged or the like."""
+@dataclass(frozen=True)
+class FileStore:
+    """A ledger in a file, given by its absolute path."""
 
+    path: str
 
-class Caps(NamedTuple):
-    """The budget of a ledger; None is no cap."""
+    @property
+    def place(self):
+        """The place as messages name it."""
+        return repr(self.path)
 
-    eps: float | None
-    delta: float | None
-    rho: float | None
+    def exists(self):
+        """Return whether anything has this path."""
+        return os.path.lexists(self.path)
 
+    def create(self, contents):
+        """Make the file, complete or not at all. An existing file stays as it is."""
+        journal = f"{self.path}-journal"
+        if os.path.exists(journal):  # SQLite would roll it back into the new file
+            raise LedgerError(
+                f"the privacy ledger {self.path!r} cannot be created beside {journal!r}, which "
+                "belongs to a ledger that was deleted or moved: bring that one back, or delete its "
+                "journal too."
+            )
 
-class Row(NamedTuple):
-    """One recorded release, as it is stored."""
+        draft = f"{self.path}.new-{secrets.token_hex(8)}"  # nobody ever sees half a ledger
+        try:
+            with _connection(self.path, draft) as connection:
+                connection.executescript(_NEW_FILE)
+                head = (*contents[:3], *contents.caps, _seal(contents))
+                connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?, ?)", head)
+                connection.execute("COMMIT")
+            _give_name(draft, self.path)
+        except OSError as error:
+            raise LedgerError(
+                f"the privacy ledger {self.path!r} cannot be created: {error}."
+            ) from error
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
 
-    id: int
-    eps: float
-    delta: float
-    rho: float
-    pure_eps: float
-    os_randomness: int
-    facts: str  # a JSON object: the time, and whatever else is said about the release
+    def read(self):
+        """Return the contents, verified."""
+        with _lock(self.path, exclusive=False):
+            return _read_locked(self.path)
 
-
-class Contents(NamedTuple):
-    """All that a ledger holds."""
-
-    ledger_id: str
-    created: str
-    neighbours: str
-    caps: Caps
-    rows: tuple
-
-
-def new_contents(caps, neighbours):
-    """Return the contents of a ledger that nothing was spent from."""
-    return Contents(secrets.token_hex(16), _now(), neighbours, caps, ())
-
-
-def with_release(contents, loss, facts):
-    """Return the contents with one more release of this loss, and a dict of public facts."""
-    # Rows are numbered by the order of the commits: the clock may be set back, the order may not.
-    costs = (loss.eps, loss.delta, loss.rho, loss.pure_eps)
-    costs = (float(cost) + 0.0 for cost in costs)  # no negative zero: SQLite drops the sign
-    facts = json.dumps({"time": _now(), **facts})
-    row = Row(len(contents.rows) + 1, *costs, int(loss.os_randomness), facts)
-    return contents._replace(rows=(*contents.rows, row))
-
-
-def create(path, contents):
-    """Make the file of a new ledger, complete or not at all. An existing file stays as it is."""
-    journal = f"{path}-journal"
-    if os.path.exists(journal):  # SQLite would roll it back into the new file
-        raise LedgerError(
-            f"the privacy ledger {path!r} cannot be created beside {journal!r}, which belongs to a "
-            "ledger that was deleted or moved: bring that one back, or delete its journal too."
-        )
-    draft = f"{path}.new-{secrets.token_hex(8)}"  # nobody ever sees half a ledger
-    try:
-        with _connection(path, draft) as connection:
-            connection.executescript(_NEW_FILE)
-            head = (*contents[:3], *contents.caps, _seal(contents))
-            connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?, ?)", head)
-            connection.execute("COMMIT")
-        with contextlib.suppress(FileExistsError):  # of two processes that create, one wins
+    def append(self, release_id, add_release):
+        """Commit the release that `add_release(contents)` adds; or raise, and release nothing."""
+        with _lock(self.path, exclusive=True):
             try:
-                os.link(draft, path)
-            except OSError:  # taken, or no hard links: reserve the name and replace it
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-                os.replace(draft, path)
-    except OSError as error:
-        raise LedgerError(f"the privacy ledger {path!r} cannot be created: {error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
+                self._commit(add_release)
+            except LedgerError as failure:
+                self._refuse_if_recorded(release_id, failure)
+                raise
 
-
-def read(path):
-    """Return the contents of the ledger at `path`, verified."""
-    with _lock(path, exclusive=False):
-        return _read_locked(path)
-
-
-def append(path, add_release):
-    """Commit the release that `add_release(contents)` adds; or raise, and spend nothing."""
-    with _lock(path, exclusive=True):
-        with _connection(path) as connection:
+    def _commit(self, add_release):
+        with _connection(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            before = _verified_contents(connection, path)
+            before = _verified_contents(connection, self.path)
             after = add_release(before)
-            _insert_last_release(connection, path, after)
+            _insert_last_release(connection, self.path, after)
 
             # Only somebody who does not know our lock can have written since, after SQLite's lock
             # was lost. What they added would be overwritten.
-            if _read_locked(path) != before:
+            if _read_locked(self.path) != before:
                 raise LedgerError(
-                    f"the privacy ledger {path!r} was written to while it was locked. Nothing was "
-                    "spent. No other program, and no older version of this one, may write to it."
+                    f"the privacy ledger {self.path!r} was written to while it was locked. Nothing "
+                    "was spent. No other program, and no older version of this one, may write to "
+                    "it."
                 )
             connection.execute("COMMIT")
 
-        if _read_locked(path) != after:
-            raise _damaged(path, "it does not hold what was committed")
+        if _read_locked(self.path) != after:
+            raise _damaged(self.path, "it does not hold what was committed")
+
+    def _refuse_if_recorded(self, release_id, failure):
+        """Say so if a release was recorded although its commit has failed.
+
+        The disk may still lose it, so it does not count as paid; nor can it be taken back.
+        """
+        try:
+            is_recorded = _read_locked(self.path).holds(release_id)
+        except LedgerError:
+            return
+        if is_recorded:
+            raise LedgerError(
+                f"the privacy ledger {self.path!r} has recorded the release {release_id}, but "
+                "reported an error meanwhile. Its budget is spent. Nothing was read, and nothing "
+                "is released."
+            ) from failure
+
+
+def _give_name(draft, path):
+    """Give a finished file its name, unless another one has it: of two that create, one wins."""
+    with contextlib.suppress(FileExistsError):
+        try:
+            os.link(draft, path)
+        except OSError:  # taken, or no hard links: reserve the name and replace it
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+            os.replace(draft, path)
 
 
 def _insert_last_release(connection, path, contents):
@@ -212,8 +209,8 @@ def _failures_explained(path, is_new=False):
 
 def _verified_contents(connection, path):
     """Return what the file holds if it is a ledger of this format, and intact."""
-    names = ("application_id", "user_version", "journal_mode")
-    kind, version, mode = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+    kind = _pragma(connection, "application_id")
+    version = _pragma(connection, "user_version")
     if kind != APPLICATION_ID:
         raise LedgerError(
             f"{path!r} is not a privacy ledger. If it was one, it is damaged; nothing was changed."
@@ -223,22 +220,29 @@ def _verified_contents(connection, path):
             f"the privacy ledger {path!r} has format {version}, this version of dpq_sklearn knows "
             f"format {FORMAT}: it was written by another version."
         )
+
     try:
         ((*head, seal),) = connection.execute("SELECT * FROM head")
         rows = tuple(map(Row._make, connection.execute("SELECT * FROM releases ORDER BY id")))
         contents = Contents(*head[:3], Caps(*head[3:]), rows)
-        is_intact = seal == _seal(contents) and mode == "delete"  # as it was created
+        is_intact = seal == _seal(contents)
     except (ValueError, TypeError, struct.error):
         is_intact = False
-    if not is_intact:
+
+    if not is_intact or _pragma(connection, "journal_mode") != "delete":  # as it was created
         raise _damaged(path, "its contents do not match their seal, or its journal mode is another")
     return contents
+
+
+def _pragma(connection, name):
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def _seal(contents):
     """Return a digest of everything in the ledger: JSON texts line by line, numbers as doubles."""
     texts = "\n".join([json.dumps(contents[:-1]), *(row.facts for row in contents.rows)])
     numbers = [number for row in contents.rows for number in row[:-1]]
+
     digest = hashlib.sha256(texts.encode())
     digest.update(struct.pack(f"<{len(numbers)}d", *numbers))
     return digest.hexdigest()
@@ -249,7 +253,3 @@ def _damaged(path, reason):
         f"the privacy ledger {path!r} is damaged: {reason}. Bring back a copy that holds "
         "everything spent so far; do not start a new one for the same data."
     )
-
-
-def _now():
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,9 +1,10 @@
-"""Ledgers in memory, with the interface of `ledger.file`; copies and pickles only hold an id."""
+"""Ledgers in the memory of the process that made them; copies and pickles only hold an id."""
 
 import os
 import threading
+from dataclasses import dataclass
 
-from dpq_sklearn.ledger.file import LedgerError
+from dpq_sklearn.ledger.contents import LedgerError
 
 # By process and ledger id: a forked process inherits the dict, but not its parent's number. Numbers
 # come back, though, and a grandchild may have its grandparent's: each child forgets all ledgers.
@@ -21,23 +22,41 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def create(contents):
-    """Make a new ledger with these contents."""
-    _LEDGERS[os.getpid(), contents.ledger_id] = contents
+@dataclass(frozen=True)
+class MemoryStore:
+    """A ledger in memory."""
 
+    ledger_id: str
 
-def read(ledger_id):
-    """Return the contents of a ledger that this process has made."""
-    try:
-        return _LEDGERS[os.getpid(), ledger_id]
-    except KeyError:
-        raise LedgerError(
-            "the privacy ledger in memory belongs to the process that made it, and this is another "
-            "one. PrivacyLedger(path, eps=...) keeps a budget in a file that processes share."
-        ) from None
+    @property
+    def place(self):
+        """The place as messages name it."""
+        return "in memory"
 
+    def exists(self):
+        """Return whether this process has made the ledger."""
+        return self._key in _LEDGERS
 
-def append(ledger_id, add_release):
-    """Keep what `add_release(contents)` returns, unless it raises."""
-    with _LOCK:
-        _LEDGERS[os.getpid(), ledger_id] = add_release(read(ledger_id))
+    def create(self, contents):
+        """Make a new ledger with these contents."""
+        _LEDGERS[self._key] = contents
+
+    def read(self):
+        """Return the contents of a ledger that this process has made."""
+        try:
+            return _LEDGERS[self._key]
+        except KeyError:
+            raise LedgerError(
+                "the privacy ledger in memory belongs to the process that made it, and this is "
+                "another one. PrivacyLedger(path, eps=...) keeps a budget in a file that processes "
+                "share."
+            ) from None
+
+    def append(self, release_id, add_release):
+        """Keep what `add_release(contents)` returns, unless it raises."""
+        with _LOCK:
+            _LEDGERS[self._key] = add_release(self.read())
+
+    @property
+    def _key(self):
+        return os.getpid(), self.ledger_id

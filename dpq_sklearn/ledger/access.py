@@ -1,0 +1,108 @@
+"""Access to a ledger: everything that a release needs in order to be paid, and nothing else."""
+
+from dataclasses import dataclass, field, replace
+
+from dpq_sklearn.accounting.losses import compose
+from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.ledger.contents import LedgerError, with_release
+from dpq_sklearn.ledger.store import Store
+from dpq_sklearn.ledger.views import budget_left, in_words, spent_of_caps
+
+# Ten releases of 0.1 must fit into 1.0 although neither is exact in binary. A mechanism spends
+# 2^-16 less than it states, which is far more than the 2^-40 allowed here.
+_SLACK = 2.0**-40
+# By store, which ledger this process first met there: a path holds no id of its own.
+_FIRST_MET = {}
+
+
+class BudgetExceededError(ValueError):
+    """A release does not fit into what is left of a ledger's budget. Nothing was read or spent.
+
+    Its attributes are `asked`, the :class:`PrivacyLoss` of the release, and `left`, as
+    :meth:`PrivacyLedger.remaining` states it.
+    """
+
+    def __init__(self, message, asked=None, left=None):
+        super().__init__(message)
+        self.asked = asked
+        self.left = left
+
+
+@dataclass(frozen=True)
+class LedgerAccess:
+    """Where a ledger is kept, which one it must be, and a note for what is charged through it.
+
+    Two are equal if they spend from the same budget.
+    """
+
+    store: Store
+    ledger_id: str | None = field(default=None, compare=False)  # None: whichever was there first
+    note: str | None = field(default=None, compare=False)
+
+    def contents(self):
+        """Return what the ledger holds."""
+        contents = self.store.read()
+        self.refuse_other(contents)
+        return contents
+
+    def refuse_other(self, contents, neighbours=None):
+        """Raise if the contents are of another ledger, or for other neighbours than these."""
+        expected = self.ledger_id or _FIRST_MET.setdefault(self.store, contents.ledger_id)
+        if expected != contents.ledger_id:
+            raise LedgerError(
+                f"the privacy ledger {self.store.place} is not the one that was there before: it "
+                "was deleted and created anew, and what had been spent is missing from it. If that "
+                f"is as it should be, go on with PrivacyLedger({self.store.place}) instead."
+            )
+
+        of_ledger = Neighbours(contents.neighbours)
+        if neighbours not in (of_ledger, None):
+            raise ValueError(
+                f"the privacy ledger {self.store.place} is for neighbours that differ by "
+                f"{of_ledger!r}, got {neighbours!r}. Their costs do not add up: use one "
+                'ledger with neighbours="rows" and another one with neighbours="people".'
+            )
+
+    def refusal(self, losses, what, contents=None):
+        """Return the error that refuses releases of these losses; None if the ledger can pay.
+
+        Its text leaves out what they cost: a search prints a traceback for each different text.
+        """
+        contents = contents or self.contents()
+        totals = spent_of_caps(contents, losses)
+        if all(total <= cap * (1 + _SLACK) for _, total, cap in totals):
+            return None
+
+        asked = replace(compose(losses), neighbours=contents.neighbours)
+        caps = contents.caps
+        left = budget_left(contents)
+        words = f"rho={left.rho:g}"
+        if caps.eps is not None:
+            words = f"eps={left.eps:g}" + (f" (or {words})" if left.rho > 0 else "")
+
+        message = (
+            f"the privacy ledger {self.store.place} cannot pay for {what}: of its budget "
+            f"({in_words(caps)}) only {words} is left."
+        )
+        if asked.delta > 0 and caps.delta == 0:
+            message += (
+                " It has delta=0, so it counts the pure eps of a release, which is larger than its "
+                "eps at some delta. Make the ledger with a delta."
+            )
+        return BudgetExceededError(message, asked, left)
+
+    def pay(self, loss, release_id, facts):
+        """Commit a release of this loss with public facts; or raise, and nothing may be read."""
+
+        def add_release(contents):
+            self.refuse_other(contents, loss.neighbours)
+            if error := self.refusal([loss], facts["what"], contents):
+                raise error
+            return with_release(contents, loss, release_id, facts)
+
+        self.store.append(release_id, add_release)
+
+
+def remember(store, ledger_id):
+    """Let a path mean this ledger from now on, unless the process has met another one there."""
+    _FIRST_MET.setdefault(store, ledger_id)
