@@ -55,6 +55,7 @@ READING_ORDER = [
     "releases.release",
     "reading.threads",
     "reading.containers",
+    "reading.labels",
     "reading.groups",
     "reading.summaries",
     "reading.sources",

@@ -20,8 +20,10 @@ from dpq_sklearn import (
     DPKBinsDiscretizer,
     DPQuantileTransformer,
     PrivacyLedger,
+    dp_count,
     dp_histogram,
     dp_quantiles,
+    sanitize,
 )
 from dpq_sklearn.reading.containers import (
     checked_column,
@@ -423,6 +425,38 @@ def test_no_frame_below_dp_quantiles_holds_data_when_a_read_fails():
     assert frames[0].f_code.co_name == "dp_quantiles" and len(frames) > 1
     inner = [value for frame in frames[1:] for value in frame.f_locals.values()]
     assert not [value for value in inner if holds(value, x)]
+
+
+TEXT = pd.DataFrame({"a": [SECRET] * 3})
+NUMBERS = np.arange(3.0)[:, None]
+FAILED_CHECKS = {
+    "fit, dtype": lambda: DPKBinsDiscretizer().fit(TEXT),
+    "fit, number of labels": lambda: DPKBinsDiscretizer().fit(NUMBERS, groups=[SECRET] * 4),
+    "fit, shape of labels": lambda: DPKBinsDiscretizer().fit(NUMBERS, groups=TEXT),
+    "fit, type of labels": lambda: DPKBinsDiscretizer().fit(
+        NUMBERS, groups=pa.array([[SECRET]] * 3)
+    ),
+    "fit_batches, dtype": lambda: DPKBinsDiscretizer().fit_batches([TEXT]),
+    "fit_batches, labels": lambda: DPKBinsDiscretizer().fit_batches(
+        [NUMBERS], groups=[[SECRET] * 4], groups_are_whole=True
+    ),
+    "dp_quantiles, dtype": lambda: dp_quantiles(TEXT["a"], 0.5),
+    "dp_quantiles, labels": lambda: dp_quantiles(NUMBERS[:, 0], 0.5, groups=[SECRET] * 4),
+    "sanitize, dtype": lambda: sanitize(TEXT["a"], 3),
+    "dp_count, labels": lambda: dp_count(NUMBERS, groups=[SECRET] * 4),
+    "dp_histogram, dtype": lambda: dp_histogram(TEXT["a"], [0, 1]),
+}
+
+
+@pytest.mark.parametrize("check", FAILED_CHECKS)
+def test_no_frame_below_the_public_method_holds_data_when_a_check_fails(check):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        FAILED_CHECKS[check]()
+    frames = [f for f in frames_of(caught.value) if f.f_code.co_filename.startswith(PACKAGE)]
+    assert frames[0].f_code.co_name == check.split(",")[0]
+    assert len(frames) > 1
+    inner = [value for frame in frames[1:] for value in frame.f_locals.values()]
+    assert not [value for value in inner if holds(value, None)]
 
 
 def test_a_reader_that_breaks_leaves_no_batch_in_the_frames():

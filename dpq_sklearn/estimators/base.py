@@ -158,11 +158,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         budget = self._total_budget()
         randomness = make_randomness(self.random_state)
         draft = self._draft()
-        collection = collection_of(X, groups)
-        table = draft._checked_table(collection.typed_rows(), reset=True)
-        source = collection.source(table, self.n_jobs)
-
         with no_data_in_frames():
+            collection = collection_of(X, groups)
+            table = draft._checked_table(collection.typed_rows(), reset=True)
+            source = collection.source(table, self.n_jobs)
             return self._fit_draft(draft, source, groups, budget, randomness, method="fit")
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -213,12 +212,12 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         budget = self._total_budget()
         randomness = make_randomness(self.random_state)
         draft = self._draft()
-        tables = draft._checked_batches(batches, groups)
-        first = next(tables, None)
-        if first is None:
-            raise ValueError("batches must hold at least one batch, got none.")
-        source = Batches(chain([first], tables), self.n_jobs, Progress(verbose, callback))
         with no_data_in_frames():
+            tables = draft._checked_batches(batches, groups)
+            first = next(tables, None)
+            if first is None:
+                raise ValueError("batches must hold at least one batch, got none.")
+            source = Batches(chain([first], tables), self.n_jobs, Progress(verbose, callback))
             return self._fit_draft(draft, source, groups, budget, randomness, method="fit_batches")
 
     def _checked_batches(self, batches, groups):

@@ -59,7 +59,8 @@ def dp_count(
     if not hasattr(x, "__len__") or is_text_or_dict or getattr(x, "shape", None) == ():
         raise ValueError(f"x must be a column or a table, got an object of {type(x).__name__}.")
     if groups is not None:
-        groups = checked_groups(groups, n_rows(x))
+        with no_data_in_frames():
+            groups = checked_groups(groups, n_rows(x))
 
     paid = pay(plan, ledger, randomness, what="dp_count", columns=None, detail="1 count")
     with no_data_in_frames():
@@ -129,9 +130,10 @@ def dp_histogram(
     )
     randomness = make_randomness(random_state)
 
-    x = checked_column(x)
-    if groups is not None:
-        groups = checked_groups(groups, len(x))
+    with no_data_in_frames():
+        x = checked_column(x)
+        if groups is not None:
+            groups = checked_groups(groups, len(x))
 
     detail = f"{n_bins} bins"
     paid = pay(plan, ledger, randomness, what="dp_histogram", columns=1, detail=detail)

@@ -98,9 +98,10 @@ def dp_quantiles(
     plan = plan_quantiles(request)
     randomness = make_randomness(random_state)
 
-    x = checked_column(x)
-    if groups is not None:
-        groups = checked_groups(groups, len(x))
+    with no_data_in_frames():
+        x = checked_column(x)
+        if groups is not None:
+            groups = checked_groups(groups, len(x))
 
     detail = f"{ascending.size} quantiles"
     paid = pay(plan, ledger, randomness, what="dp_quantiles", columns=1, detail=detail)
@@ -163,16 +164,17 @@ def sanitize(
     """
     if isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 1:
         raise ValueError(f"n_samples must be an integer >= 1, got {shown(n_samples)}.")
-    return dp_quantiles(
-        x,
-        (np.arange(n_samples) + 0.5) / n_samples,
-        eps=eps,
-        delta=delta,
-        rho=rho,
-        bounds=bounds,
-        mechanism=mechanism,
-        groups=groups,
-        random_state=random_state,
-        ledger=ledger,
-        return_privacy=return_privacy,
-    )
+    with no_data_in_frames():
+        return dp_quantiles(
+            x,
+            (np.arange(n_samples) + 0.5) / n_samples,
+            eps=eps,
+            delta=delta,
+            rho=rho,
+            bounds=bounds,
+            mechanism=mechanism,
+            groups=groups,
+            random_state=random_state,
+            ledger=ledger,
+            return_privacy=return_privacy,
+        )
