@@ -30,13 +30,7 @@ TRANSFORMERS = {
     "normal": DPQuantileTransformer(7, output_distribution="normal", random_state=0),
 }
 each_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS.values(), ids=TRANSFORMERS)
-# Whatever dask deprecates inside itself is not the business of these tests.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:(dask|distributed|tornado)"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:(dask|distributed|tornado)"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
