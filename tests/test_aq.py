@@ -22,6 +22,7 @@ from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.mechanisms import aq as aq_module
 from dpq_sklearn.mechanisms import level_shares
 from dpq_sklearn.mechanisms.aq import quantile_nodes
+from dpq_sklearn.mechanisms.ind_exp import IndependentExponential
 from dpq_sklearn.mechanisms.level_shares import level_pattern
 from dpq_sklearn.reading.groups import weights_of_rows
 from dpq_sklearn.reading.summaries import Summary, summarize
@@ -211,6 +212,26 @@ def test_composed_budgets_keep_the_promised_delta(quantiles, share, eps, delta, 
         for one, other in [*pairs.tolist(), *pairs[:, ::-1].tolist()]:
             worst = max(worst, hockey_stick(joint[one], joint[other], eps))
     assert share * delta <= worst <= delta
+
+
+@pytest.mark.parametrize("eps", [0.5, 1.19, 1.21, 2.0])
+def test_composed_budgets_reserve_for_all_rounding_errors_or_there_are_none(eps, monkeypatch):
+    """3 draws of an error of 0.05 move the logarithm of a ratio by up to 0.6."""
+    monkeypatch.setattr(aq_module, "DRAW_ERROR", 0.05)
+    budgets = AQ.composed_budgets([QUARTILES], [1.0], eps, 1e-3)
+    if eps < 1.2:
+        assert budgets is None
+        return
+    levels, early = AQ.eps_of_levels(QUARTILES, *budgets)
+    assert early == 0
+    assert adaptive_delta(levels, eps - 0.6) <= 1e-3 * (1 - 0.6)
+
+
+@pytest.mark.parametrize("mechanism", [AQ, IndependentExponential()], ids=["aq", "ind_exp"])
+def test_an_eps_below_the_errors_of_rounding_has_no_composition(mechanism):
+    many = [i / 2048 for i in range(1, 2048)]
+    assert mechanism.composed_budgets([many], [1.0], 1.9e-9, 0.01) is None
+    assert mechanism.composed_budgets([many], [1.0], 1.9e-8, 0.01) is not None
 
 
 @pytest.mark.parametrize("count_eps", [0.0, 0.1])

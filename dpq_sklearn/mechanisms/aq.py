@@ -242,6 +242,7 @@ class ApproximateQuantiles(Mechanism):
 
         The nodes of a level are one bounded-range draw for a record, as its weights in them sum to
         at most 1. So the levels of all columns are a sequence of draws, some of which are forks.
+        None if the errors of rounding could take more than half of eps.
         """
         weights = np.sqrt(np.asarray(shares) / max(shares)).tolist()  # as zCDP would share
 
@@ -255,10 +256,12 @@ class ApproximateQuantiles(Mechanism):
             if early:
                 early_leaves[-2] = weight * early
 
-        # A reserve for the rounding errors of all draws. `Budget.before_rounding` refuses plans for
-        # which that is more than half of eps.
+        # A reserve for the rounding errors of all draws.
         error = 4 * sum(map(len, probabilities)) * DRAW_ERROR
-        eps = max(eps - error, eps / 2)
+        if error > eps / 2:
+            return None
+
+        eps = eps - error
         delta = delta * (1 - error)
         scale = largest_scale(tuple(pattern), eps, delta, tuple(early_leaves), 2 * count_eps)
         return tuple(Budget(scale * weight, Unit.DRAW) for weight in weights)

@@ -47,7 +47,7 @@ class Mechanism(ABC):
 
         `probabilities` and `shares` of the budget have one entry for each column. A count that is
         `count_eps`-DP comes before them: it is a draw with a range of twice that. None where the
-        mechanism has no composition of its own.
+        mechanism has no composition of its own, or where eps is too little for one.
         """
         return None
 
