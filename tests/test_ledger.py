@@ -354,8 +354,8 @@ def test_charge_takes_a_ledger_or_its_path(path, make):
     assert ledger.spent().eps == 0.5
 
 
-def test_charge_without_a_ledger_does_nothing():
-    assert charge(None, pure(1.0), what="fit") is None
+def test_charge_without_a_ledger_only_gives_an_id():
+    assert charge(None, pure(1.0), what="fit") == pure(1.0)
 
 
 def test_plain_path_without_a_ledger_raises_and_creates_nothing(path):
@@ -515,6 +515,17 @@ def test_every_release_has_an_id_of_its_own(path):
     assert len(set(ids)) == 3 and all(len(release_id) == 32 for release_id in ids)
 
 
+def test_a_release_that_counts_for_more_eps_than_was_asked_says_so(path):
+    ledger = PrivacyLedger(path, eps=5.0)
+    loss = PrivacyLoss(1.0, 1e-6, 0.01, pure_eps=1.5)
+    paid = charge(ledger, loss, what="fit")
+    assert paid == loss and paid.eps_in_ledger == 1.5
+    assert "eps_in_ledger=1.5" in repr(paid)
+    assert ledger.records()[0].eps_in_ledger == 1.5
+    plain = charge(ledger, pure(1.0), what="fit")
+    assert plain.eps_in_ledger == 1.0 and "eps_in_ledger" not in repr(plain)
+
+
 def test_names_of_very_many_columns_are_counted(path):
     ledger = PrivacyLedger(path)
     charge(ledger, pure(1.0), what="fit", columns=[f"x{i}" for i in range(5000)])
@@ -528,11 +539,11 @@ def test_frame_has_a_row_a_release(path):
     frame = ledger.to_frame()
     assert list(frame.columns) == [
         *("time", "what", "columns", "detail", "eps", "delta", "rho"),
-        *("pure_eps", "account", "seeded", "note", "release_id"),
+        *("pure_eps", "account", "seeded", "note", "release_id", "eps_in_ledger"),
     ]
     assert frame["eps"].sum() == 0.75
     assert str(frame["time"].dtype).startswith("datetime64")
-    assert PrivacyLedger(path + "2").to_frame().shape == (0, 12)
+    assert PrivacyLedger(path + "2").to_frame().shape == (0, 13)
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", 3])

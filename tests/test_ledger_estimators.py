@@ -294,3 +294,25 @@ def test_nothing_about_the_data_is_stored(Transformer, ledger, rng):
     for X in (np.zeros((10, 2)), 1e9 + rng.normal(size=(500, 2)), np.full((3, 2), np.nan)):
         Transformer(ledger=ledger).fit(X)
     assert len({record._replace(time=None, release_id=None) for record in ledger.records()}) == 1
+
+
+@transformers
+def test_privacy_and_record_have_the_same_release_id(Transformer, ledger, rng):
+    X = rng.normal(size=(50, 2))
+    with_ledger = Transformer(ledger=ledger).fit(X)
+    assert with_ledger.privacy_.release_id == ledger.records()[-1].release_id
+    ids = {Transformer(random_state=0).fit(X).privacy_.release_id for _ in range(2)}
+    assert len(ids) == 2
+
+
+def test_a_fit_with_a_delta_says_what_a_pure_ledger_counts_for_it(tmp_path, rng):
+    ledger = PrivacyLedger(tmp_path / "pure.sqlite", eps=5.0)
+    discretizer = DPKBinsDiscretizer(eps=1.0, delta=1e-6, ledger=ledger)
+    plan = plan_search(discretizer, n_features=12)
+    privacy = discretizer.fit(rng.normal(size=(50, 12))).privacy_
+    assert privacy.eps == 1.0 and privacy.eps_in_ledger == ledger.spent().eps > 1.5
+    assert f"eps_in_ledger={privacy.eps_in_ledger}" in repr(privacy)
+    assert ledger.records()[0].eps_in_ledger == privacy.eps_in_ledger
+    (note,) = plan.ledger_notes
+    assert f"counts eps={privacy.eps_in_ledger:g} for it, and not 1" in note and note in repr(plan)
+    assert plan_search(DPKBinsDiscretizer(ledger=ledger), n_features=12).ledger_notes == ()

@@ -1,7 +1,7 @@
 """What releases cost, and what several of them cost together."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 
 from dpq_sklearn.accounting.conversions import eps_of_zcdp
 from dpq_sklearn.accounting.neighbours import Neighbours, checked_neighbours
@@ -29,6 +29,11 @@ class PrivacyLoss:
         holds only against those who do not know the seed.
     account : str
         How the cost was added up, in words.
+    release_id : str or None, default=None
+        The id of the release, by which a ledger knows it too; None for a plan or a total.
+    eps_in_ledger : float or None, default=None
+        What the ledger that paid counts for it, at the ledger's delta; None if none did. It is
+        printed where it is more than `eps`.
 
     Examples
     --------
@@ -45,6 +50,8 @@ class PrivacyLoss:
     neighbours: str = Neighbours.ROWS
     os_randomness: bool = True
     account: str = "sum of eps"
+    release_id: str | None = field(default=None, repr=False, compare=False)
+    eps_in_ledger: float | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self):
         if not self.eps >= 0 or not 0 <= self.delta < 1 or not self.rho >= 0:
@@ -55,6 +62,13 @@ class PrivacyLoss:
         known = math.inf if self.pure_eps is None else self.pure_eps
         object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else known)
         object.__setattr__(self, "neighbours", checked_neighbours(self.neighbours))
+
+    def __repr__(self):
+        shown = [part.name for part in fields(self) if part.repr]
+        if self.eps_in_ledger is not None and self.eps_in_ledger > self.eps:
+            shown.append("eps_in_ledger")
+        parts = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__name__}({parts})"
 
     def __getstate__(self):
         # Plain values, so that pickles outlast a change of the layout.

@@ -39,6 +39,7 @@ class SearchPlan:
     reasons: tuple  # why the cost is not known exactly; empty if it is
     losses: tuple  # of the fits one by one, at most
     refusals: tuple  # of each ledger that cannot pay `total` now: what is left of it
+    ledger_notes: tuple = ()  # of each ledger that counts more eps for it than `total` states
 
     @property
     def affordable(self):
@@ -49,7 +50,7 @@ class SearchPlan:
         fits = f"{self.n_fits} private fit{'' if self.n_fits == 1 else 's'}"
         at_most, why = ("at most ", f" ({'; '.join(self.reasons)})") if self.reasons else ("", "")
         line = f"{at_most}{fits} that cost {at_most}{in_words(self.total)}{why}"
-        return "\n".join((line, *self.refusals))
+        return "\n".join((line, *self.ledger_notes, *self.refusals))
 
 
 def plan_search(estimator, *, cv=None, n_features=None):
@@ -98,17 +99,20 @@ def plan_search(estimator, *, cv=None, n_features=None):
         )
     fits = _fits(estimator, n_features) * (1 if cv is None else _number_of_folds(cv))
     losses = tuple(fit.loss for fit in fits)
-    refusals = [
-        ledger.refusal([fit.loss for fit in fits if fit.ledger == ledger], "all of this")
+    charged = {
+        ledger: [fit.loss for fit in fits if fit.ledger == ledger]
         for ledger in dict.fromkeys(fit.ledger for fit in fits)
         if ledger is not None
-    ]
+    }
+    refusals = [ledger.refusal(costs, "all of this") for ledger, costs in charged.items()]
+    notes = [ledger.note_about_eps(costs) for ledger, costs in charged.items()]
     return SearchPlan(
         n_fits=sum(fit.n_fits for fit in fits),
         total=compose(losses),
         reasons=tuple(sorted({reason for fit in fits for reason in fit.reasons})),
         losses=losses,
         refusals=tuple(str(error) for error in refusals if error),
+        ledger_notes=tuple(filter(None, notes)),
     )
 
 

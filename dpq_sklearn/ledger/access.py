@@ -6,7 +6,7 @@ from dpq_sklearn.accounting.losses import compose
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger.contents import LedgerError, with_release
 from dpq_sklearn.ledger.store import Store
-from dpq_sklearn.ledger.views import budget_left, in_words, spent_of_caps
+from dpq_sklearn.ledger.views import budget_left, eps_in_ledger, in_words, spent_of_caps
 
 # Ten releases of 0.1 must fit into 1.0 although neither is exact in binary. A mechanism spends
 # 2^-16 less than it states, which is far more than the 2^-40 allowed here.
@@ -91,16 +91,32 @@ class LedgerAccess:
             )
         return BudgetExceededError(message, asked, left)
 
-    def pay(self, loss, release_id, facts):
-        """Commit a release of this loss with public facts; or raise, and nothing may be read."""
+    def pay(self, loss, facts):
+        """Commit a release of this loss with public facts; or raise, and nothing may be read.
+
+        Return the loss with what the ledger counts for it.
+        """
 
         def add_release(contents):
             self.refuse_other(contents, loss.neighbours)
             if error := self.refusal([loss], facts["what"], contents):
                 raise error
-            return with_release(contents, loss, release_id, facts)
+            return with_release(contents, loss, facts)
 
-        self.store.append(release_id, add_release)
+        contents = self.store.append(loss.release_id, add_release)
+        return replace(loss, eps_in_ledger=eps_in_ledger([loss], contents.caps))
+
+    def note_about_eps(self, losses):
+        """Return a sentence if the ledger counts more eps for these losses than they state."""
+        caps = self.contents().caps
+        stated = compose(losses).eps
+        counted = eps_in_ledger(losses, caps)
+        if not counted > stated * (1 + _SLACK):
+            return None
+        return (
+            f"the privacy ledger {self.store.place} counts eps={counted:g} for it, and not "
+            f"{stated:g}, since it states its total at delta={caps.delta:g}."
+        )
 
 
 def remember(store, ledger_id):

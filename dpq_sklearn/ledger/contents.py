@@ -65,7 +65,7 @@ def new_release_id():
     return secrets.token_hex(16)
 
 
-def with_release(contents, loss, release_id, facts):
+def with_release(contents, loss, facts):
     """Return the contents with one more release of this loss, and a dict of public facts."""
     row = Row(
         # The order of the commits: the clock may be set back, the order may not.
@@ -75,7 +75,7 @@ def with_release(contents, loss, release_id, facts):
         rho=_stored_number(loss.rho),
         pure_eps=_stored_number(loss.pure_eps),
         os_randomness=int(loss.os_randomness),
-        facts=json.dumps({"time": _now(), "release_id": release_id, **facts}),
+        facts=json.dumps({"time": _now(), "release_id": loss.release_id, **facts}),
     )
     return contents._replace(rows=(*contents.rows, row))
 

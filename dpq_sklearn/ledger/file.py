@@ -91,7 +91,7 @@ class FileStore:
         """Commit the release that `add_release(contents)` adds; or raise, and release nothing."""
         with _lock(self.path, exclusive=True):
             try:
-                self._commit(add_release)
+                return self._commit(add_release)
             except LedgerError as failure:
                 self._refuse_if_recorded(release_id, failure)
                 raise
@@ -115,6 +115,7 @@ class FileStore:
 
         if _read_locked(self.path) != after:
             raise _damaged(self.path, "it does not hold what was committed")
+        return after
 
     def _refuse_if_recorded(self, release_id, failure):
         """Say so if a release was recorded although its commit has failed.

@@ -220,7 +220,8 @@ class PrivacyLedger:
         -------
         records : list of named tuples of public facts
         """
-        return [record_of(row) for row in self._access.contents().rows]
+        contents = self._access.contents()
+        return [record_of(row, contents.caps) for row in contents.rows]
 
     def to_frame(self):
         """Return all recorded releases as a table.
@@ -306,10 +307,12 @@ def opened(ledger):
 def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
     """Commit a spend to the ledger of an estimator, if it is not None; or raise, and spend nothing.
 
-    Call it when everything about a release is settled, before the data are looked at.
+    Call it when everything about a release is settled, before the data are looked at. Return the
+    loss with the id of the release, and with what the ledger counts for it.
     """
+    loss = replace(loss, release_id=new_release_id())
     if ledger is None:
-        return
+        return loss
 
     access = opened(ledger)
     facts = {
@@ -320,7 +323,7 @@ def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
         "account": checked_line(loss.account, "account"),
     }
     try:
-        access.pay(loss, new_release_id(), facts)
+        return access.pay(loss, facts)
     except BudgetExceededError as error:  # a search prints its traceback: make it short
         raise error.with_traceback(None) from None
 

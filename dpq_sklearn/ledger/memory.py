@@ -53,9 +53,11 @@ class MemoryStore:
             ) from None
 
     def append(self, release_id, add_release):
-        """Keep what `add_release(contents)` returns, unless it raises."""
+        """Keep and return what `add_release(contents)` returns, unless it raises."""
         with _LOCK:
-            _LEDGERS[self._key] = add_release(self.read())
+            contents = add_release(self.read())
+            _LEDGERS[self._key] = contents
+        return contents
 
     @property
     def _key(self):

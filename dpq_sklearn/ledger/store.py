@@ -24,7 +24,7 @@ class Store(Protocol):
         """Return the `Contents`, verified."""
 
     def append(self, release_id, add_release):
-        """Commit the release that `add_release(contents)` adds, for good and once.
+        """Commit the release that `add_release(contents)` adds, for good and once; return it all.
 
         The contents are read, added to and committed under one lock. Whatever is raised, nothing
         may be released: if it is `add_release` that raises, nothing was spent either.

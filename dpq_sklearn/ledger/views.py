@@ -33,6 +33,7 @@ class LedgerRecord(NamedTuple):
     seeded: bool
     note: str | None
     release_id: str | None  # None if it was recorded before releases had ids
+    eps_in_ledger: float  # what the ledger counts for it alone, at its own delta
 
 
 def total_of(contents, more=()):
@@ -47,6 +48,11 @@ def spent_of_caps(contents, more=()):
     caps = contents.caps
     amounts = (("eps", total.eps, caps.eps), ("rho", total.rho, caps.rho))
     return [amount for amount in amounts if amount[-1] is not None]
+
+
+def eps_in_ledger(losses, caps):
+    """Return the eps that a ledger with these caps counts for releases, if there are no others."""
+    return best_composition(losses, caps.delta).eps
 
 
 def budget_left(contents):
@@ -69,7 +75,7 @@ def budget_left(contents):
     return BudgetLeft(eps, rho)
 
 
-def record_of(row):
+def record_of(row, caps):
     """Return a stored row as people read it."""
     facts = {"release_id": None} | json.loads(row.facts)
     facts["time"] = datetime.fromisoformat(facts["time"])
@@ -82,6 +88,7 @@ def record_of(row):
         rho=row.rho,
         pure_eps=row.pure_eps,
         seeded=not row.os_randomness,
+        eps_in_ledger=eps_in_ledger([row], caps),
         **facts,
     )
 

@@ -31,9 +31,9 @@ def pay(plan, ledger, randomness, **description):
 
     The `description` is public: what is released, of which columns, and details.
     """
-    loss = replace(plan.loss, os_randomness=randomness.from_os)
+    price = replace(plan.loss, os_randomness=randomness.from_os)
 
-    charge(ledger, loss, **description)
+    loss = charge(ledger, price, **description)
 
     return PaidPlan(plan, randomness, loss)
 
