@@ -209,6 +209,20 @@ def test_delta_buys_gaussian_noise_where_that_is_less():
 # The price
 
 
+@pytest.mark.parametrize(("eps", "of_five_rows"), [(0.1, 3.3), (1.0, 5.9)])
+def test_several_rows_cost_more_than_so_many_times_the_delta(eps, of_five_rows):
+    """The delta of k rows at k eps, enumerated, is within what the privacy page says of them."""
+    delta = 0.1
+    plan = plan_counts(1, TotalBudget(eps, delta), neighbours=Neighbours.ROWS)
+    assert plan.loss.delta == delta
+    chances = np.exp(log_chances(plan.noise, np.arange(-3000, 3001)))
+    for k in range(1, 6):
+        excess = chances - math.exp(k * eps) * np.roll(chances, -k)
+        ratio = excess[excess > 0].sum() / delta
+        assert ratio <= (math.exp(k * eps) - 1) / (math.exp(eps) - 1)
+    assert ratio > of_five_rows
+
+
 def shares_of(k, parts):
     """How k rows share so many parts of a record, all orders of what is left over included."""
     share, left_over = divmod(parts, k)

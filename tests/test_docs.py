@@ -10,7 +10,11 @@ import warnings
 from dataclasses import is_dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
 
 import dpq_sklearn
 
@@ -263,3 +267,35 @@ def test_site_uses_what_the_docs_extra_installs():
     for extension in extensions:
         package = extension.partition(".")[0].replace("_", "-")
         assert f'"{package}>=' in extra("docs"), package
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/privacy.md", "docs/user_guide.md"])
+def test_pages_say_that_a_step_in_front_voids_the_promise(name):
+    text = (ROOT / name).read_text()
+    for word in ("MinMaxScaler", "StandardScaler", "imputer", "PCA", "sampl", "in front"):
+        assert word in text
+    assert re.search("(?i)void", text)
+
+
+def test_a_scaler_in_front_tells_about_a_single_row():
+    """As the privacy page says; without the scaler the same row tells little."""
+    some = np.linspace(0, 1, 500)[:, None]
+    more = np.vstack((some, [[1e6]]))
+    binner = dpq_sklearn.DPKBinsDiscretizer(2, eps=1.0)
+    medians = {}
+    for name, model in {"alone": binner, "scaled": make_pipeline(MinMaxScaler(), binner)}.items():
+        fits = [clone(model).fit(X) for X in (some, more) for _ in range(20)]
+        last = [fitted[-1] if name == "scaled" else fitted for fitted in fits]
+        medians[name] = np.array([fitted.bin_edges_[0][1] for fitted in last]).reshape(2, 20)
+    assert medians["scaled"][1].max() < 1e-3 < 0.1 < medians["scaled"][0].min()
+    assert medians["alone"].min() > 0.1 and medians["alone"].max() < 0.9
+
+
+@every_page
+def test_pages_do_not_promise_to_several_rows_what_a_delta_breaks(page):
+    """Whoever speaks of k times eps says in the same paragraph what becomes of delta."""
+    for paragraph in re.split(r"\n\n|\n- |\n#", page.read_text()):
+        of_rows = re.search(
+            r"(k\$?|\d+) times (that |the )?eps|[Tt]wice the\s+eps|-fold eps", paragraph
+        )
+        assert not of_rows or "delta" in paragraph, paragraph
