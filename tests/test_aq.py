@@ -239,7 +239,7 @@ def test_composed_budgets_of_several_columns_use_up_the_delta(count_eps):
     """A count first: a draw of twice its eps. Then levels, of which an early leaf replaces two."""
     quantiles = [(0.2, 0.4, 0.6, 0.8), (0.25, 0.5, 0.75), (0.2, 0.4, 0.6, 0.8, 0.9)]
     budgets = AQ.composed_budgets(quantiles, [0.5, 0.3, 0.2], 1.0, 1e-6, count_eps)
-    draws, instead = [2 * count_eps], [0.0]
+    draws, early_leaves = [2 * count_eps], [0.0]
     for nodes, eps in map(AQ.nodes_and_eps, quantiles, budgets):
         n_levels = nodes[-1].depth + 1
         levels, early = [set() for _ in range(n_levels)], [0.0] * n_levels
@@ -249,8 +249,8 @@ def test_composed_budgets_of_several_columns_use_up_the_delta(count_eps):
             else:
                 levels[node.depth].add(of_node)
         draws += [of_level for (of_level,) in levels]
-        instead += early
-    assert 0.975e-6 < adaptive_delta(draws, 1.0, instead) <= 1e-6
+        early_leaves += early
+    assert 0.975e-6 < adaptive_delta(draws, 1.0, early_leaves) <= 1e-6
 
 
 # The enumeration has power

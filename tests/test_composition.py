@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpq_sklearn.accounting.composition import (
     GREATEST_EPS,
     LONGEST,
-    _before_draw,
+    _curve_before,
     adaptive_delta,
     largest_scale,
 )
@@ -126,10 +126,10 @@ def best_adversary_of_fork(before, fork, after, log_x, n_choices=16):
 )
 def test_no_adaptive_strategy_is_worse_at_a_fork(before, fork, after, part):
     a, c, b = fork
-    draws, instead = (*before, a, c, *after), (0.0,) * len(before) + (b, 0.0) + (0.0,) * len(after)
+    draws, others = (*before, a, c, *after), (0.0,) * len(before) + (b, 0.0) + (0.0,) * len(after)
     eps = part * sum(draws)
     adversary = float(best_adversary_of_fork(before, fork, after, eps))
-    bound = adaptive_delta(draws, eps, instead)
+    bound = adaptive_delta(draws, eps, others)
     assert adversary <= bound
     raised = ((b - a) ** 2 + c**2) / 32  # what the proof asks for
     paths = [adaptive_delta(path, eps - raised) for path in (draws, (*before, b, *after))]
@@ -149,7 +149,7 @@ def test_many_forks_cost_little_more_than_pairs(n_columns):
 
 def test_a_draw_before_all_others_counts_and_does_not_scale():
     pattern = (1.2, 1.0) * 10
-    scale = largest_scale(pattern, 1.0, 1e-6, first=0.1)
+    scale = largest_scale(pattern, 1.0, 1e-6, first_draw=0.1)
     assert 0.97 * largest_scale(pattern, 1.0, 1e-6) < scale < largest_scale(pattern, 1.0, 1e-6)
     draws = np.append(0.1, scale * np.array(pattern))
     assert 0.95e-6 < adaptive_delta(draws, 1.0) <= 1e-6
@@ -325,7 +325,7 @@ def test_curve_before_a_draw_is_just_above_what_an_adversary_makes_of_it(step, e
     log_x = step * np.arange(-200, 201)
     behind = best_adversary((0.2, 0.3), log_x)
     exact = best_adversary((eps, 0.2, 0.3), log_x)
-    bound = _before_draw(behind, eps, step)
+    bound = _curve_before(behind, eps, step)
     assert np.all(bound >= exact * (1 - 1e-12))
     assert np.all(bound <= exact + step**2 + (eps / 40) ** 2)  # the adversary has 40 choices
 
@@ -333,9 +333,9 @@ def test_curve_before_a_draw_is_just_above_what_an_adversary_makes_of_it(step, e
 def test_a_cut_curve_gives_an_upper_bound():
     """To the left the chord to D(0) = 1 takes its place, to the right the last value."""
     curve = best_adversary((0.2, 0.2), 0.02 * np.arange(-40, 41))
-    complete = _before_draw(curve, 0.13, 0.02)
-    assert np.all(_before_draw(curve[25:], 0.13, 0.02) >= complete[25:])
-    assert np.all(_before_draw(curve[:46], 0.13, 0.02) >= complete[:46])
+    complete = _curve_before(curve, 0.13, 0.02)
+    assert np.all(_curve_before(curve[25:], 0.13, 0.02) >= complete[25:])
+    assert np.all(_curve_before(curve[:46], 0.13, 0.02) >= complete[:46])
 
 
 def test_swapped_neighbours_have_the_same_curve():
@@ -344,6 +344,6 @@ def test_swapped_neighbours_have_the_same_curve():
     for draws in ((0.3,), (0.2, 0.35, 0.1)):
         curve = -np.expm1(np.minimum(log_x, 0.0))
         for draw in draws:
-            curve = _before_draw(curve, draw, 0.01)
+            curve = _curve_before(curve, draw, 0.01)
         swapped = -np.expm1(log_x) + np.exp(log_x) * curve[::-1]
         np.testing.assert_allclose(curve[50:150], swapped[50:150], atol=1e-4)
