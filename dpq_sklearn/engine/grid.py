@@ -10,6 +10,9 @@ pattern. That is exact, monotone and alike on every machine, which no library's 
 Below a smallest power of two the scale is linear, through zero. Cell 0 begins at zero, and negative
 numbers have negative cells; between two bounds, cell 0 holds the lower one.
 
+Where somebody vouches for a *lattice*, the multiples of a power of ten, cells are its points.
+Beyond some 2^35 units from zero a cell has two points, four, and so on, as it has in summaries.
+
 The *grid measure* of a cell is 1, and more if the cell holds a round number (`round_numbers`).
 """
 
@@ -19,7 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dpq_sklearn.engine.round_numbers import round_numbers_of
+from dpq_sklearn.engine.round_numbers import round_numbers_of, times_ten_to
 
 FULL_RESOLUTION = 40  # at most 2^40 cells in a column
 POSITIONS_PER_CELL = 2**10
@@ -34,6 +37,9 @@ _SMALLEST_EXPONENT, _LARGEST_EXPONENT = -10, 64
 _OCTAVES_BETWEEN_BOUNDS = 20
 _MOST_OCTAVES = 1000  # so that the floats on both sides of zero can be counted in 64 bits
 _LEAST_EXPONENT = -900  # so that no power of ten below overflows
+# In place of the decimals of a column that need not lie on a lattice.
+_NO_LATTICE = -(2**15)
+_LARGEST_UNIT_EXPONENT = 52  # beyond, floats are further apart than units
 
 
 class Grid(Protocol):
@@ -51,6 +57,7 @@ class Grid(Protocol):
     high: np.ndarray
     is_open_low: np.ndarray  # whether that is the end of the scale, and not a bound
     is_open_high: np.ndarray
+    is_lattice: np.ndarray  # whether the cells are the points of a lattice
     first: np.ndarray  # the first cell
     end: np.ndarray  # one past the last cell
     positions_per_cell: int
@@ -58,11 +65,17 @@ class Grid(Protocol):
     def __getitem__(self, columns):
         """Return the grids of a slice or a list of the columns."""
 
+    def on_lattices(self, values, columns):
+        """Return each float64 value, or the nearest point of its column's lattice; NaN stay."""
+
     def cells_of(self, values, columns):
         """Return the cell of each float64 value; for NaN it means nothing."""
 
     def lower_edges(self, cells, columns):
-        """Return the lower end of each cell: to the last bit, the least value in it."""
+        """Return the lower end of each cell: to the last bit, the least value in it.
+
+        On a lattice it is the least point.
+        """
 
     def measure_before(self, cells, columns):
         """Return the grid measure of all cells before each of these."""
@@ -84,6 +97,7 @@ class FloatGrid:
     is_open_high: np.ndarray
     smallest_exponent: np.ndarray  # the scale is linear below this power of two
     steps_per_cell: np.ndarray  # how many floats are one cell
+    decimals: np.ndarray | None = None  # how many its lattice has; None if no column has one
     positions_per_cell: int = POSITIONS_PER_CELL
 
     def __getitem__(self, columns):
@@ -100,6 +114,7 @@ class FloatGrid:
             "is_open_high": self.is_open_high,
             "smallest_exponent": self.smallest_exponent,
             "steps_per_cell": self.steps_per_cell,
+            **({} if self.decimals is None else {"decimals": self.decimals}),
         }
 
     def _index(self, columns):
@@ -109,6 +124,33 @@ class FloatGrid:
     @cached_property
     def _are_columns_alike(self):
         return all((field == field[0]).all() for field in self._fields_of_columns().values())
+
+    @cached_property
+    def is_lattice(self):
+        """Whether the cells of each column are the points of a lattice."""
+        if self.decimals is None:
+            return np.zeros(self.low.size, dtype=bool)
+        return self.decimals != _NO_LATTICE
+
+    def on_lattices(self, values, columns):
+        """Return each value, or the nearest point of its column's lattice; NaN stay."""
+        return self._in_values(self._in_units(values, columns), columns)
+
+    def _in_units(self, values, columns):
+        """Return values on lattices as whole numbers of units, others as they are."""
+        if self.decimals is None:
+            return values
+        is_lattice = self.is_lattice[columns]
+        decimals = np.where(is_lattice, self.decimals[columns], 0)
+        units = np.rint(times_ten_to(values, decimals)) + 0.0  # no negative zero
+        return np.where(is_lattice, units, values)
+
+    def _in_values(self, units, columns):
+        """Return what `_in_units` is made of."""
+        if self.decimals is None:
+            return units
+        decimals = np.where(self.is_lattice[columns], self.decimals[columns], 0)
+        return times_ten_to(units, -decimals)
 
     @cached_property
     def first(self):
@@ -124,20 +166,22 @@ class FloatGrid:
         """Return the cell of each value (no NaN)."""
         columns = self._index(columns)
         clipped = np.minimum(np.maximum(values, self.low[columns]), self.high[columns])
-        steps = self._steps_of(clipped, columns)
+        steps = self._steps_of(self._in_units(clipped, columns), columns)
         return steps // self.steps_per_cell[columns] - self._origin[columns]
 
     def lower_edges(self, cells, columns):
         """Return the lower end of each cell: to the last bit, the least value in it."""
         columns = self._index(columns)
         from_zero = cells + self._origin[columns]
-        return self._values_at(from_zero * self.steps_per_cell[columns], columns)
+        units = self._values_at(from_zero * self.steps_per_cell[columns], columns)
+        return self._in_values(units, columns)
 
     @cached_property
     def _origin(self):
         """The cell, counted from zero, that is cell 0."""
         # Between bounds far from zero cells are so fine that their numbers would overflow.
-        cells = self._steps_of(self.low, slice(None)) // self.steps_per_cell
+        lowest = self._in_units(self.low, slice(None))
+        cells = self._steps_of(lowest, slice(None)) // self.steps_per_cell
         return np.where(self.is_open_low | self.is_open_high, 0, cells)
 
     def _steps_of(self, values, columns):
@@ -206,7 +250,13 @@ class FloatGrid:
     @cached_property
     def _round_numbers(self):
         cells_a_decade = _STEPS_PER_OCTAVE * np.log2(10.0) / self.steps_per_cell
-        return round_numbers_of(self.smallest_exponent, cells_a_decade, self.end - self.first)
+        return round_numbers_of(
+            smallest_exponent=self.smallest_exponent,
+            cells_a_decade=cells_a_decade,
+            n_cells=self.end - self.first,
+            ends=self.lower_edges(np.array((self.first, self.end)), slice(None)),
+            is_lattice=self.is_lattice,
+        )
 
     def _serials_before(self, cells, columns):
         """Return the last serial before each cell."""
@@ -230,20 +280,29 @@ class FloatGrid:
             cells += steps
 
 
-def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION):
+def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION, decimals_of_columns=None):
     """Return the grids for checked bounds, a pair for each column; open ends are infinite.
 
-    A column has about ``2**resolution`` cells, unless there are fewer floats between its bounds.
+    A column has about ``2**resolution`` cells, unless there are fewer floats, or points of its
+    lattice, between its bounds. The lattice has so many decimals (`checked_decimals`); None is a
+    column that need not lie on one.
     """
     if not 1 <= resolution <= FULL_RESOLUTION:
         raise ValueError(
             f"resolution must be an integer from 1 to {FULL_RESOLUTION}, got {resolution}."
         )
 
-    columns = [_fields_of_column(*bounds, resolution) for bounds in bounds_of_columns]
-    return FloatGrid(
-        **{name: np.array([fields[name] for fields in columns]) for name in columns[0]}
-    )
+    decimals = decimals_of_columns or [None] * len(bounds_of_columns)
+    columns = [
+        _fields_of_column(*bounds, resolution)
+        if of_column is None
+        else _fields_of_lattice(*bounds, resolution, of_column)
+        for bounds, of_column in zip(bounds_of_columns, decimals, strict=True)
+    ]
+    fields = {name: np.array([fields[name] for fields in columns]) for name in columns[0]}
+    if all(of_column is None for of_column in decimals):
+        fields["decimals"] = None
+    return FloatGrid(**fields)
 
 
 @lru_cache(maxsize=1024)  # most columns have the same bounds, or none
@@ -274,7 +333,58 @@ def _fields_of_column(low, high, resolution):
         "is_open_high": is_open_high,
         "smallest_exponent": exponent,
         "steps_per_cell": steps_per_cell,
+        "decimals": _NO_LATTICE,
     }
+
+
+@lru_cache(maxsize=1024)
+def _fields_of_lattice(low, high, resolution, decimals):
+    """Return the fields of a `FloatGrid` for a column on a lattice. Its steps are of units."""
+    is_open_low = bool(np.isinf(low))
+    is_open_high = bool(np.isinf(high))
+    first, last = units_between(low, high, decimals)
+
+    if is_open_low or is_open_high:
+        # The scale is linear up to the power of two for which so many cells reach to 2^64.
+        fits = [(1 + _LARGEST_EXPONENT - e) << e <= 1 << (resolution - 1) for e in range(53)]
+        exponent = max(np.flatnonzero(fits), default=0)
+        coarser = 1
+    else:
+        largest = max(abs(first), abs(last), 1)
+        exponent = min(largest.bit_length(), _LARGEST_UNIT_EXPONENT)
+        coarser = 1 << max((last - first).bit_length() - resolution, 0)
+
+    low, high = times_ten_to(np.array([first, last], dtype=np.float64), np.array(-decimals))
+    return {
+        "low": float(low),
+        "high": float(high),
+        "is_open_low": is_open_low,
+        "is_open_high": is_open_high,
+        "smallest_exponent": int(exponent),
+        "steps_per_cell": (_STEPS_PER_OCTAVE >> int(exponent)) * coarser,
+        "decimals": decimals,
+    }
+
+
+def units_between(low, high, decimals):
+    """Return the first and the last point of a lattice between two bounds, in its units.
+
+    An open end is at 2^64 units from zero. The first is above the last if there is no point.
+    """
+    largest = int(np.nextafter(2.0**_LARGEST_EXPONENT, 0.0))
+
+    def units_and_value(bound):
+        units = np.rint(times_ten_to(np.float64(bound), np.array(decimals)))
+        return int(units), float(times_ten_to(units, np.array(-decimals)))
+
+    first, last = -largest, largest
+    if np.isfinite(low):
+        units, value = units_and_value(low)
+        first = units + (value < low)
+    if np.isfinite(high):
+        units, value = units_and_value(high)
+        last = units - (value > high)
+    return max(first, -largest), min(last, largest)
 
 
 def _n_floats_between(low, high, smallest_exponent):

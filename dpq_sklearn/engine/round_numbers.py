@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 # The multiples of each power of ten share a tenth of the measure that all cells have without them.
-# None has more than these parts of a decade or a column: it would attract draws from around it.
+# None has more than a part of a decade or of a column: it would attract draws from around it.
+# Between bounds that leave few of them, they may have this part of the column together.
 ROUND_SHARE = 0.1
 MOST_OF_A_DECADE = 1 / 200
 MOST_OF_A_COLUMN = 1 / 4000
+MOST_TOGETHER = 0.07
 # Round numbers that are less than this many cells apart have nothing to stand out from.
 _CELLS_BETWEEN = 100
 
@@ -41,14 +43,7 @@ class RoundNumbers:
 
     def serials_below(self, values, columns):
         """Return the last serial below each value."""
-        powers = POWERS_OF_TEN.searchsorted(np.abs(values), side="right") - 1 + FIRST_POWER
-        decades = np.maximum(powers - self.first_decade[columns], 0)
-
-        digits_after = _MOST_DIGITS - 1 - self.first_decade[columns] - decades
-        mantissas = np.ceil(times_ten_to(values, digits_after)) - 1
-
-        signs = np.sign(values).astype(np.int64)
-        return mantissas.astype(np.int64) + signs * decades * _SERIALS_A_DECADE
+        return _serials_below(values, self.first_decade[columns])
 
     def values_of(self, serials, columns):
         """Return the number of each serial, with a relative error below 2^-50."""
@@ -86,26 +81,42 @@ class RoundNumbers:
         return serials // self.powers.reshape(-1, *(1,) * np.ndim(serials))
 
 
-def round_numbers_of(smallest_exponent, cells_a_decade, n_cells):
+def round_numbers_of(*, smallest_exponent, cells_a_decade, n_cells, ends, is_lattice):
     """Return the round numbers of columns with so many cells, in all and in a decade.
 
     The arguments have the shape (n_columns,). Decades are counted from `smallest_exponent`, a power
-    of two.
+    of two. `ends` are the lower edge of the first cell and the upper edge of the last one. All
+    points of a lattice are alike: it has no round numbers.
     """
     first_decade = np.floor(smallest_exponent * np.log10(2.0)).astype(np.int64)
 
-    digits = np.arange(_MOST_DIGITS)[:, None]
-    apart = cells_a_decade / _SERIALS_A_DECADE * 10.0**digits
-    most = np.minimum(MOST_OF_A_COLUMN * n_cells, MOST_OF_A_DECADE * cells_a_decade)
-    measures = np.minimum(ROUND_SHARE * apart, most).astype(np.int64)
-    measures = np.where(apart >= _CELLS_BETWEEN, measures, 0)
+    powers = 10 ** np.arange(_MOST_DIGITS)[:, None]
+    begin, end = (_serials_below(edges, first_decade) // powers for edges in ends)
+    of_column = np.maximum(MOST_OF_A_COLUMN, MOST_TOGETHER / np.maximum(end - begin, 1))
 
-    first_power = int(measures.any(axis=1).argmax())
+    apart = cells_a_decade / _SERIALS_A_DECADE * powers
+    most = np.minimum(of_column * n_cells, MOST_OF_A_DECADE * cells_a_decade)
+    measures = np.minimum(ROUND_SHARE * apart, most).astype(np.int64)
+    measures = np.where((apart >= _CELLS_BETWEEN) & ~is_lattice, measures, 0)
+
+    first_power = int(measures.any(axis=1).argmax()) if measures.any() else _MOST_DIGITS - 1
     return RoundNumbers(
         first_decade=first_decade,
         powers=10 ** np.arange(first_power, _MOST_DIGITS),
         measures=measures[first_power:],
     )
+
+
+def _serials_below(values, first_decade):
+    """Return the last serial below each value, in columns with these first decades."""
+    powers = POWERS_OF_TEN.searchsorted(np.abs(values), side="right") - 1 + FIRST_POWER
+    decades = np.maximum(powers - first_decade, 0)
+
+    digits_after = _MOST_DIGITS - 1 - first_decade - decades
+    mantissas = np.ceil(times_ten_to(values, digits_after)) - 1
+
+    signs = np.sign(values).astype(np.int64)
+    return mantissas.astype(np.int64) + signs * decades * _SERIALS_A_DECADE
 
 
 def times_ten_to(values, powers):

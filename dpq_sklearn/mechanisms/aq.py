@@ -156,8 +156,10 @@ def nodes_of_level(grid, level, estimates, rows):
 
     is_released = np.array((level.below > 0, level.above <= estimates.n_quantiles[rows]))
     is_open = ~is_released & (grid.is_open_low[column], grid.is_open_high[column])
-    closed_end = np.where(is_open[0], level.above, level.below)
-    beyond = np.where(level.beyond >= 0, level.beyond, closed_end)
+    # Rings lie around the released end, or around a bound if the other end is open.
+    is_above = is_open[0] | (is_released[1] & ~is_released[0])
+    beyond = np.where(is_above, level.above, level.below)
+    beyond = np.where(level.beyond >= 0, level.beyond, beyond)
     cells = np.array((lo, hi, estimates.positions[rows, beyond])) // per_cell
 
     return Nodes(

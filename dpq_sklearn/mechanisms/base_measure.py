@@ -8,10 +8,13 @@ is constant on a few dozen segments of the node: a mixture of
 
 - *octaves*, as long as an end is open or a bound, which may be far from the data: most of their
   share is for numbers of everyday size;
-- *rings* around a released end, if the other one is open: their widths double;
+- *rings* around a released end, if the other one is open or a bound: their widths double;
 - *parts* of equal width between two released ends or bounds;
-- *points*, single cells in which many records may be: the released ends and 0, 1, 2, 3;
+- *points*, single cells in which many records may be: released ends, bounds, and 0, 1, 2, 3;
 - the plain grid measure, so that no cell is out of reach.
+
+A node that ends at a bound has a share of all that it would have without it, so that bounds which
+say little cost little.
 
 The constants were tuned on the data named in docs/accuracy_and_speed.md.
 """
@@ -23,17 +26,46 @@ from dpq_sklearn.engine.exponential import StepMeasure
 # Shares for each kind of node: both ends open, one of them, none. A kind is how many are closed.
 _BOTH_CLOSED = 2
 PLAIN_SHARES = np.array([0.05, 0.1, 0.002])
-_OCTAVE_SHARES, _OCTAVE_SHARE_AT_A_BOUND = np.array([1.0, 0.3, 0.0]), 0.05
-_LANDMARKS, _LANDMARK_SHARES = np.arange(4.0), np.array([0.02, 0.03, 0.015])
-_END_SHARES, _INTEGER_END_SHARES = np.array([0.0, 0.05, 0.02]), np.array([0.0, 0.2, 0.1])
+_OCTAVE_SHARES = np.array([1.0, 0.3, 0.0])
+_END_SHARES = np.array([0.0, 0.05, 0.02])
+_INTEGER_END_SHARES = np.array([0.0, 0.2, 0.1])
 _LARGEST_INTEGER = 1e6
+# What a node that ends at bounds has of the measure that it would have without them.
+_SHARE_WITHOUT_BOUNDS = 0.3
+_BOUND_SHARE = 0.04
+# The share of 0; that of 1 is a half of it, of 2 a third. On a lattice without bounds they are
+# several times as large, as there is nothing beside them that they could be mistaken for.
+_LANDMARKS = np.arange(4.0)
+_LANDMARK_SHARES = np.array([0.02, 0.03, 0.015])
+_LANDMARK_SHARE_AT_BOUNDS = 0.015
+_TIMES_ON_A_LATTICE = 4.0
 
 # Between two of these powers of two all octaves have one weight; all below the first has 0.2.
 _POWERS = np.array([-10, -4, 10, 20, 32, 64])
 _POSITIVE_WEIGHTS = np.append(0.2, (0.25, 1.0, 0.25, 0.05, 0.02) * np.diff(_POWERS))
-_OCTAVE_WEIGHTS = np.concatenate((_POSITIVE_WEIGHTS[::-1] / 2, _POSITIVE_WEIGHTS))
-_OCTAVE_WEIGHTS /= _OCTAVE_WEIGHTS.sum()
-_OCTAVE_ENDS = np.concatenate((-np.exp2(_POWERS[::-1]), [0.0], np.exp2(_POWERS)))
+_SHARE_OF_NEGATIVE, _SHARE_OF_NEGATIVE_ON_A_LATTICE = 0.5, 0.25
+# A segment of a lattice is even in the value, not in its logarithm: so octaves have cuts of their
+# own there, wide ones only where the numbers are large or negative.
+_LATTICE_POWERS = np.array([-10, -7, -4, -2, *range(21), *range(22, 33, 2), 36, 40, 48, 64])
+_NEGATIVE_LATTICE_POWERS = np.array([-10, -4, -1, 0, 1, 2, 3, *range(4, 17, 2), 20, 24, 32, 64])
+
+
+def _octaves(powers, negative_powers, share_of_negative):
+    """Return the ends of octaves, or of several of them, and the weight between two ends."""
+
+    def weights(powers):
+        up_to = np.interp(powers, _POWERS, _POSITIVE_WEIGHTS.cumsum())
+        return np.diff(up_to, prepend=0.0)
+
+    of_all = np.append(share_of_negative * weights(negative_powers)[::-1], weights(powers))
+    ends = np.concatenate((-np.exp2(negative_powers[::-1]), [0.0], np.exp2(powers)))
+    return ends, of_all / of_all.sum()
+
+
+_OCTAVE_ENDS, _OCTAVE_WEIGHTS = _octaves(_POWERS, _POWERS, _SHARE_OF_NEGATIVE)
+_FINE_POWERS = _LATTICE_POWERS, _NEGATIVE_LATTICE_POWERS
+_FINE_OCTAVE_ENDS, _FINE_OCTAVE_WEIGHTS = _octaves(*_FINE_POWERS, _SHARE_OF_NEGATIVE)
+_, _LATTICE_OCTAVE_WEIGHTS = _octaves(*_FINE_POWERS, _SHARE_OF_NEGATIVE_ON_A_LATTICE)
 
 
 def _rings(first, last, centre):
@@ -44,11 +76,17 @@ def _rings(first, last, centre):
 
 
 # Around one released value a the scale is |a|, if a second one is known it is their distance, and
-# between two ends it is the width of a part.
-_AROUND_ONE, _AROUND_TWO, _BETWEEN = 0, 1, 2
+# between two ends it is the width of a part. A lattice needs no parts, since it is even by itself.
+_AROUND_ONE, _AROUND_TWO, _BETWEEN, _BETWEEN_ON_A_LATTICE = range(4)
 _N_PARTS = 16
 _PART_ENDS = np.minimum(np.arange(_N_PARTS + 2.0), _N_PARTS)  # as many as the rings have
-_SHAPES = _rings(-12, 4, centre=-1), _rings(-11, 5, centre=1), (_PART_ENDS, _PART_ENDS / _N_PARTS)
+_ONE_PART = np.where(_PART_ENDS > 0, float(_N_PARTS), 0.0)
+_SHAPES = (
+    _rings(-12, 4, centre=-1),
+    _rings(-11, 5, centre=1),
+    (_PART_ENDS, _PART_ENDS / _N_PARTS),
+    (_ONE_PART, _ONE_PART / _N_PARTS),
+)
 _SHAPE_ENDS, _SHAPE_WEIGHTS = map(np.array, zip(*_SHAPES, strict=True))
 # Where a segment spans octaves it is cut towards zero, so that it stays even in the value. The
 # cuts are at decades, where the measure of round numbers jumps.
@@ -60,60 +98,101 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released):
     """Return the base measure of nodes that reach from the cell `lo` to the cell `hi`.
 
     `beyond` is a released cell beyond the closed end of a node with one open end, or that end
-    itself if there is none. `is_open` and `is_released` tell of the lower and of the upper ends
-    whether they are the end of the scale, or released. An end that is neither is a bound.
+    itself if there is none. `is_open` and `is_released` (2, n_nodes) tell of the lower and of the
+    upper ends whether they are the end of the scale, or released. An end that is neither is a
+    bound.
     """
-    # Each part of the mixture is kept as the rises of its density at its cuts. When all cuts are
-    # sorted, the cumulative sum of the rises is the density of the mixture. The columns of `cuts`
-    # are those of rings or parts, of octaves, the begins of points, and the ends of points.
     kinds = _BOTH_CLOSED - is_open.sum(axis=0)
+    is_bound = ~(is_open | is_released)
+    is_lattice = grid.is_lattice[columns]
     (low, high, known), is_integer = _values(grid, np.array((lo, hi, beyond)), columns)
-    shaped, weights = _rings_or_parts(kinds, is_open[0], low, high, known)
-    n_shaped, n_cuts = shaped.shape[1], shaped.shape[1] + _OCTAVE_ENDS.size
-    values = np.empty((lo.size, n_cuts + _LANDMARKS.size))
-    values[:, :n_shaped] = shaped
-    values[:, n_shaped:n_cuts] = _OCTAVE_ENDS
-    values[:, n_cuts:] = _LANDMARKS
+
+    # Each of the scales is a row of adjacent segments: their ends as values, and their weights.
+    scales = [_rings_or_parts(kinds, is_open[0], is_lattice, low, high, known)]
+    shares = [1 - _octave_shares(kinds, is_bound)]
+    has_rings_too = is_bound.any(axis=0) & is_released.any(axis=0)
+    if has_rings_too.any():
+        as_if_open = np.where(has_rings_too, 1, kinds)
+        scales.append(_rings_or_parts(as_if_open, is_bound[0], is_lattice, low, high, known))
+        of_rings = _SHARE_WITHOUT_BOUNDS * (1 - _OCTAVE_SHARES[1])
+        shares.append(np.where(has_rings_too, of_rings, 0.0))
+        shares[0] = shares[0] - shares[1]
+    scales.append(_octaves_of_nodes(is_lattice))
+    shares.append(_octave_shares(kinds, is_bound))
+
+    n_nodes = lo.size
+    values = [np.broadcast_to(ends, (n_nodes, ends.shape[-1])) for ends, _ in scales]
+    values = np.concatenate((*values, np.broadcast_to(_LANDMARKS, (n_nodes, 4))), axis=1)
     cells = grid.cells_of(values, columns[:, None])
+    n_cuts = values.shape[1] - _LANDMARKS.size
+
     lo, hi = lo[:, None], hi[:, None]
+    # The last segment has the last cell, too.
+    is_last = (values[:, :n_cuts] >= high[:, None]) & ~is_open[1][:, None]
     points = np.concatenate((cells[:, n_cuts:], lo, hi), axis=1)
-    cuts = np.concatenate((cells[:, :n_cuts], points, points + 1), axis=1)
+    cuts = np.where(is_last, hi + 1, cells[:, :n_cuts])
+    cuts = np.concatenate((cuts, points, points + 1), axis=1)
     cuts = np.maximum(np.minimum(cuts, hi + 1), lo)
     before = grid.measure_before(cuts, columns[:, None])
 
-    n_points, ends_at_bound = points.shape[1], ~(is_open | is_released).all(axis=0)
-    point_shares = _point_shares(kinds, ends_at_bound, is_released, is_integer[:2])
+    n_points = points.shape[1]
+    point_shares = _point_shares(kinds, is_bound, is_released, is_lattice, is_integer[:2])
     point_shares[(points < lo) | (points > hi)] = 0.0
-    measures = before[:, -n_points:] - before[:, n_cuts:-n_points]
-    point_densities = point_shares / np.maximum(measures, 1)
-    octave_share = np.maximum(_OCTAVE_SHARES[kinds], ends_at_bound * _OCTAVE_SHARE_AT_A_BOUND)
+    point_measures = before[:, -n_points:] - before[:, n_cuts:-n_points]
+    point_densities = point_shares / np.maximum(point_measures, 1)
+
+    # Each part of the mixture is kept as the rises of its density at its cuts. When all cuts are
+    # sorted, the cumulative sum of the rises is the density of the mixture.
     rest = 1 - point_shares.sum(axis=1)
-    steps = (
-        _steps(before[:, :n_shaped], weights, rest * (1 - octave_share)),
-        _steps(before[:, n_shaped:n_cuts], _OCTAVE_WEIGHTS, rest * octave_share),
-        point_densities,
-        -point_densities,
-    )
-    order, each = cuts.argsort(axis=1, kind="stable"), np.arange(lo.size)[:, None]
-    cuts, before = cuts[each, order], before[each, order]
-    steps = np.concatenate(steps, axis=1)[each, order]
+    steps = []
+    start = 0
+    for (ends, weights), share in zip(scales, shares, strict=True):
+        end = start + ends.shape[-1]
+        steps.append(_steps(before[:, start:end], weights, rest * share))
+        start = end
+    steps = np.concatenate((*steps, point_densities, -point_densities), axis=1)
+
+    order = cuts.argsort(axis=1, kind="stable")
+    each = np.arange(n_nodes)[:, None]
+    cuts, before, steps = cuts[each, order], before[each, order], steps[each, order]
     densities = np.maximum(steps.cumsum(axis=1)[:, :-1], 0.0)
+
     plain = PLAIN_SHARES[kinds][:, None]
     densities = (1 - plain) * densities + plain / (before[:, -1:] - before[:, :1])
     densities /= (densities * (before[:, 1:] - before[:, :-1])).sum(axis=1, keepdims=True)
     return StepMeasure(cuts=cuts, before=before, densities=densities)
 
 
+def _octave_shares(kinds, is_bound):
+    """Return the share of octaves in each node: at bounds, a part of what it is without them."""
+    as_if_open = kinds - is_bound.sum(axis=0)
+    without_bounds = _SHARE_WITHOUT_BOUNDS * _OCTAVE_SHARES[np.maximum(as_if_open, 0)]
+    return np.where(kinds == _BOTH_CLOSED, without_bounds, _OCTAVE_SHARES[kinds])
+
+
+def _octaves_of_nodes(is_lattice):
+    """Return the ends of octaves and their weights; both broadcast to a row for each node."""
+    if not is_lattice.any():
+        return _OCTAVE_ENDS, _OCTAVE_WEIGHTS
+    of_nodes = is_lattice[:, None]
+    return _FINE_OCTAVE_ENDS, np.where(of_nodes, _LATTICE_OCTAVE_WEIGHTS, _FINE_OCTAVE_WEIGHTS)
+
+
 def _values(grid, cells, columns):
-    """Return the integer in each cell, else its lower end, and whether it is an integer."""
+    """Return the integer in each cell, else its lower end, and whether it is an integer.
+
+    Every point of a lattice counts as one.
+    """
     begin, end = grid.lower_edges(np.array((cells, cells + 1)), columns)
     integers = np.ceil(begin)
-    is_integer = (integers < end) & (np.abs(integers) < _LARGEST_INTEGER)
+    is_lattice = grid.is_lattice[columns]
+    is_integer = (integers < end) & (np.abs(integers) < _LARGEST_INTEGER) & ~is_lattice
+
     edges = np.maximum(begin, grid.low[columns])  # stay finite
-    return np.where(is_integer, integers, edges), is_integer
+    return np.where(is_integer, integers, edges), is_integer | is_lattice
 
 
-def _rings_or_parts(kinds, is_open_lo, low, high, known):
+def _rings_or_parts(kinds, is_open_lo, is_lattice, low, high, known):
     """Return ascending values in each node, and the weights between them, even in the value."""
     is_between = kinds == _BOTH_CLOSED
     end, direction = np.where(is_open_lo, high, low), np.where(is_open_lo, -1.0, 1.0)
@@ -126,6 +205,11 @@ def _rings_or_parts(kinds, is_open_lo, low, high, known):
     next_decade = 10.0 ** np.ceil(np.log10(np.maximum(np.minimum(refined, 1e300), 1e-300)))
     end, scale, direction = end[:, None], (scale * direction)[:, None], direction[:, None]
     towards_zero = next_decade[:, None] * _TOWARDS_ZERO
+
+    is_even = is_lattice & is_between
+    shapes = np.where(is_even, _BETWEEN_ON_A_LATTICE, shapes)
+    towards_zero = np.where(is_even[:, None], end, towards_zero)
+
     values = np.concatenate((end + scale * _SHAPE_ENDS[shapes], towards_zero), axis=1)
     outwards, up_to = (towards_zero - end) / scale, np.empty_like(towards_zero)
     for shape, ends_and_weights in enumerate(_SHAPES):
@@ -137,12 +221,16 @@ def _rings_or_parts(kinds, is_open_lo, low, high, known):
     return values, up_to[:, 1:] - up_to[:, :-1]
 
 
-def _point_shares(kinds, ends_at_bound, is_released, is_integer):
-    """Return the shares of the landmarks and of the two ends of each node."""
-    # A node up to a bound may be far wider than the data: landmarks would win against them.
-    of_landmarks = np.where(ends_at_bound, 0.0, _LANDMARK_SHARES[kinds])[:, None] / (1 + _LANDMARKS)
-    of_ends = np.where(is_integer, _INTEGER_END_SHARES[kinds], _END_SHARES[kinds]) * is_released
-    return np.concatenate((of_landmarks, of_ends.T), axis=1)
+def _point_shares(kinds, is_bound, is_released, is_lattice, is_integer):
+    """Return the shares of the landmarks and of the two ends of each node, (n_nodes, n_points)."""
+    at_bound = is_bound.any(axis=0)
+    times = np.where(is_lattice, _TIMES_ON_A_LATTICE, 1.0)
+    without_bounds = times * _LANDMARK_SHARES[kinds]
+    of_landmarks = np.where(at_bound, _LANDMARK_SHARE_AT_BOUNDS, without_bounds)
+
+    of_released = np.where(is_integer, _INTEGER_END_SHARES[kinds], _END_SHARES[kinds])
+    of_ends = np.where(is_bound, _BOUND_SHARE, of_released * is_released)
+    return np.concatenate((of_landmarks[:, None] / (1 + _LANDMARKS), of_ends.T), axis=1)
 
 
 def _steps(before, weights, share):
