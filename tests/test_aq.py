@@ -205,7 +205,7 @@ def test_composed_budgets_keep_the_promised_delta(quantiles, share, eps, delta, 
     counts, pairs = with_neighbours([(0, 1, 0, 0), (0, 2, 2, 0), (1, 1, 1, 1)])
     ranks = ranks_of_weights(np.array(counts) * RECORD_WEIGHT, tiny_grid(4, 1))
     worst = 0.0
-    for seed in range(10):
+    for seed in range(20):
         monkeypatch.setattr(aq_module, "step_measure", nasty_measure(seed, spread=3.0))
         draws = aq_draws(ranks, quantiles, budget)
         joint = [joint_distribution(draws, dataset) for dataset in range(len(counts))]

@@ -52,6 +52,11 @@ def some_nodes(seed, n_nodes=600, grid=GRID):
     return column, lo, hi, neighbour, is_open, ~np.array((is_first, is_last))
 
 
+def densities_at(cells, measure, row):
+    """The densities of a node at some of its cells."""
+    return measure.densities[row, np.searchsorted(measure.cuts[row], cells, side="right") - 1]
+
+
 def measures_of(measure):
     return np.diff(measure.before, axis=1) * measure.densities
 
@@ -88,8 +93,10 @@ def test_measure_of_a_node_depends_on_its_own_cells_alone():
     together = step_measure(GRID, *nodes)
     for row in range(0, 200, 7):
         alone = step_measure(GRID, *(argument[..., row : row + 1] for argument in nodes))
-        for name in ("cuts", "before", "densities"):
-            assert np.array_equal(getattr(alone, name)[0], getattr(together, name)[row])
+        assert np.array_equal(alone.cuts[0, [0, -1]], together.cuts[row, [0, -1]])
+        begins = together.cuts[row, :-1][np.diff(together.cuts[row]) > 0]
+        densities = densities_at(begins, alone, 0)
+        np.testing.assert_allclose(densities, densities_at(begins, together, row), rtol=1e-9)
     names = ["grid", "columns", "lo", "hi", "beyond", "is_open", "is_released"]
     assert list(inspect.signature(step_measure).parameters) == names
 
@@ -149,8 +156,55 @@ def test_numbers_of_everyday_size_have_a_part_between_bounds_that_are_far_away()
     grid = make_grid([(0.0, 1e9)])
     ends, closed = (grid.first, grid.end - 1), np.zeros((2, 1), dtype=bool)
     measure = step_measure(grid, np.array([0]), *ends, ends[0], closed, closed)
-    assert measure_between(measure, 1e4, 1e5, grid=grid) > 0.002
-    assert measure_between(measure, 1e8, 9e8, grid=grid) > 0.7
+    assert measure_between(measure, 1e2, 1e5, grid=grid) > 0.05
+    assert measure_between(measure, 1e8, 9e8, grid=grid) > 0.4
+
+
+def root_between(bounds, decimals=None):
+    """The measure of a root between two bounds, and its grid."""
+    grid = make_grid([bounds], 40, [decimals])
+    closed = np.zeros((2, 1), dtype=bool)
+    is_open = np.array((grid.is_open_low, grid.is_open_high))
+    cells = grid.first, grid.end - 1, grid.first
+    return step_measure(grid, np.array([0]), *cells, is_open, closed), grid
+
+
+def measure_of_number(measure, number, grid):
+    (cell,) = grid.cells_of(np.array([number]), 0)
+    begin, end = grid.measure_before(np.array((cell, cell + 1)), 0)
+    return float(np.diff(np.clip(measure.before[0], begin, end)) @ measure.densities[0])
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1e9), (-1e4, 1e4), (0.0, 120.0), (-1e15, 1e3)])
+@pytest.mark.parametrize("decimals", [None, 0])
+def test_bounds_leave_a_part_of_the_measure_without_them_everywhere(bounds, decimals):
+    within, grid = root_between(bounds, decimals)
+    without, open_grid = root_between((-INF, INF), decimals)
+    for low, high in pairwise([-900.0, -40.0, -3.0, 0.5, 2.5, 7.0, 50.0, 119.0, 999.0]):
+        if bounds[0] <= low and high <= bounds[1]:
+            part = measure_between(within, low, high, grid=grid)
+            assert part > 0.2 * measure_between(without, low, high, grid=open_grid)
+
+
+@pytest.mark.parametrize(
+    "bounds", [(0.0, 1.0), (1.0, 5.0), (0.0, 3.0), (1.0, 7.0), (2000.0, 2010.0)]
+)
+def test_every_whole_number_between_narrow_bounds_is_a_point(bounds):
+    """The upper bound as well."""
+    measure, grid = root_between(bounds)
+    numbers = np.arange(bounds[0], bounds[1] + 1)
+    measures = [measure_of_number(measure, number, grid) for number in numbers]
+    assert min(measures) > 3e-4
+    assert min(measures[0], measures[-1]) > 0.02
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (1.0, 5.0), (0.0, 120.0)])
+def test_a_lattice_between_bounds_is_nearly_even(bounds):
+    measure, grid = root_between(bounds, decimals=0)
+    numbers = np.arange(bounds[0], bounds[1] + 1)
+    measures = np.array([measure_of_number(measure, number, grid) for number in numbers])
+    np.testing.assert_allclose(measures.sum(), 1.0)
+    assert measures.min() > 0.4 / numbers.size
 
 
 def test_half_open_bounds_have_rings_at_the_bound():

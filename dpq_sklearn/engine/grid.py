@@ -11,7 +11,7 @@ Below a smallest power of two the scale is linear, through zero. Cell 0 begins a
 numbers have negative cells; between two bounds, cell 0 holds the lower one.
 
 Where somebody vouches for a *lattice*, the multiples of a power of ten, cells are its points.
-Beyond some 2^35 units from zero a cell has two points, four, and so on, as it has in summaries.
+If they are too many, then far from zero a cell has two points, four, and so on.
 
 The *grid measure* of a cell is 1, and more if the cell holds a round number (`round_numbers`).
 """
@@ -340,30 +340,36 @@ def _fields_of_column(low, high, resolution):
 @lru_cache(maxsize=1024)
 def _fields_of_lattice(low, high, resolution, decimals):
     """Return the fields of a `FloatGrid` for a column on a lattice. Its steps are of units."""
-    is_open_low = bool(np.isinf(low))
-    is_open_high = bool(np.isinf(high))
     first, last = units_between(low, high, decimals)
 
-    if is_open_low or is_open_high:
-        # The scale is linear up to the power of two for which so many cells reach to 2^64.
-        fits = [(1 + _LARGEST_EXPONENT - e) << e <= 1 << (resolution - 1) for e in range(53)]
-        exponent = max(np.flatnonzero(fits), default=0)
-        coarser = 1
-    else:
-        largest = max(abs(first), abs(last), 1)
-        exponent = min(largest.bit_length(), _LARGEST_UNIT_EXPONENT)
-        coarser = 1 << max((last - first).bit_length() - resolution, 0)
+    def n_cells(exponent):
+        return _cells_from_zero(last, exponent) - _cells_from_zero(first, exponent) + 1
 
-    low, high = times_ten_to(np.array([first, last], dtype=np.float64), np.array(-decimals))
+    # As many points as possible are cells of their own.
+    exponents = range(_LARGEST_UNIT_EXPONENT, 0, -1)
+    exponent = next((e for e in exponents if n_cells(e) <= 1 << resolution), 0)
+    coarser = 1 << max((n_cells(exponent) - 1).bit_length() - resolution, 0)
+
+    lowest, highest = times_ten_to(np.array([first, last], dtype=np.float64), np.array(-decimals))
     return {
-        "low": float(low),
-        "high": float(high),
-        "is_open_low": is_open_low,
-        "is_open_high": is_open_high,
-        "smallest_exponent": int(exponent),
-        "steps_per_cell": (_STEPS_PER_OCTAVE >> int(exponent)) * coarser,
+        "low": float(lowest),
+        "high": float(highest),
+        "is_open_low": bool(np.isinf(low)),
+        "is_open_high": bool(np.isinf(high)),
+        "smallest_exponent": exponent,
+        "steps_per_cell": (_STEPS_PER_OCTAVE >> exponent) * coarser,
         "decimals": decimals,
     }
+
+
+def _cells_from_zero(units, exponent):
+    """Return how many cells a number of units is from zero, on a scale linear up to 2^exponent.
+
+    Beyond, there are ``2**exponent`` cells in each octave.
+    """
+    octaves_beyond = max(abs(units).bit_length() - 1 - exponent, 0)
+    cells = (octaves_beyond << exponent) + (abs(units) >> octaves_beyond)
+    return cells if units >= 0 else -cells
 
 
 def units_between(low, high, decimals):

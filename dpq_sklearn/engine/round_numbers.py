@@ -91,13 +91,15 @@ def round_numbers_of(*, smallest_exponent, cells_a_decade, n_cells, ends, is_lat
     first_decade = np.floor(smallest_exponent * np.log10(2.0)).astype(np.int64)
 
     powers = 10 ** np.arange(_MOST_DIGITS)[:, None]
-    begin, end = (_serials_below(edges, first_decade) // powers for edges in ends)
-    of_column = np.maximum(MOST_OF_A_COLUMN, MOST_TOGETHER / np.maximum(end - begin, 1))
-
     apart = cells_a_decade / _SERIALS_A_DECADE * powers
-    most = np.minimum(of_column * n_cells, MOST_OF_A_DECADE * cells_a_decade)
+    begin, end = (_serials_below(edges, first_decade) // powers for edges in ends)
+    cells_of_each = n_cells / np.maximum(end - begin, 1)
+
+    most_of_column = np.maximum(MOST_OF_A_COLUMN * n_cells, MOST_TOGETHER * cells_of_each)
+    most = np.minimum(most_of_column, MOST_OF_A_DECADE * cells_a_decade)
     measures = np.minimum(ROUND_SHARE * apart, most).astype(np.int64)
-    measures = np.where((apart >= _CELLS_BETWEEN) & ~is_lattice, measures, 0)
+    stands_out = np.minimum(apart, cells_of_each) >= _CELLS_BETWEEN
+    measures = np.where(stands_out & ~is_lattice, measures, 0)
 
     first_power = int(measures.any(axis=1).argmax()) if measures.any() else _MOST_DIGITS - 1
     return RoundNumbers(
