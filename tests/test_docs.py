@@ -255,6 +255,8 @@ def test_install_page_lists_extras_and_oldest_versions():
     assert re.findall(r"^(\w+) = \[", extras, re.M) == re.findall(r"^\| `(\w+)` \|", page, re.M)
     oldest = dict(re.findall(r"^\| ([\w-]+) \| ([\d.]+) \| [\d.]+ \|$", page, re.M))
     assert f'requires-python = ">={oldest.pop("Python")}"' in PYPROJECT
+    claimed = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', PYPROJECT)
+    assert f"| Python | {claimed[0]} | {claimed[-1]} |" in page
     assert len(oldest) == 3
     for package, version in oldest.items():
         assert f'"{package.lower()}>={version}"' in PYPROJECT
