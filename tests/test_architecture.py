@@ -28,6 +28,8 @@ READING_ORDER = [
     "accounting.conversions",
     "accounting.composition",
     "accounting.neighbours",
+    "accounting.events",
+    "accounting.descriptions",
     "accounting.losses",
     "accounting.accounts",
     "mechanisms.protocol",

@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass, field, fields, replace
 
+from dpq_sklearn.accounting import descriptions
 from dpq_sklearn.accounting.conversions import eps_of_zcdp
+from dpq_sklearn.accounting.events import Event, EventKind, counted, dp_event
 from dpq_sklearn.accounting.neighbours import Neighbours, checked_neighbours
 from dpq_sklearn.checks import checked_delta
 
@@ -34,6 +36,14 @@ class PrivacyLoss:
     eps_in_ledger : float or None, default=None
         What the ledger that paid counts for it, at the ledger's delta; None if none did. It is
         printed where it is more than `eps`.
+    mechanism : str or None, default=None
+        What found the quantiles; None for counts.
+    events : tuple, default=()
+        The draws and the noise that one record meets.
+    ledger : str or None, default=None
+        The ledger that was charged, without a password.
+    time : str or None, default=None
+        When the price was paid, in UTC.
 
     Examples
     --------
@@ -52,6 +62,10 @@ class PrivacyLoss:
     account: str = "sum of eps"
     release_id: str | None = field(default=None, repr=False, compare=False)
     eps_in_ledger: float | None = field(default=None, repr=False, compare=False)
+    mechanism: str | None = field(default=None, repr=False, compare=False)
+    events: tuple = field(default=(), repr=False, compare=False)
+    ledger: str | None = field(default=None, repr=False, compare=False)
+    time: str | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self):
         if not self.eps >= 0 or not 0 <= self.delta < 1 or not self.rho >= 0:
@@ -72,11 +86,66 @@ class PrivacyLoss:
 
     def __getstate__(self):
         # Plain values, so that pickles outlast a change of the layout.
-        return vars(self) | {"neighbours": self.neighbours.value}
+        events = tuple((e.kind.value, e.eps, e.rho, e.times) for e in self.events)
+        return vars(self) | {"neighbours": self.neighbours.value, "events": events}
 
     def __setstate__(self, state):
         vars(self).update(state)
         object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
+        events = (Event(EventKind(kind), *rest) for kind, *rest in self.events)
+        object.__setattr__(self, "events", tuple(events))
+
+    def __add__(self, other):
+        """Return what two releases on the same data cost together: everything adds up."""
+        if not isinstance(other, PrivacyLoss):
+            return NotImplemented
+        if self.neighbours is not other.neighbours:
+            raise ValueError(
+                "losses must have the same neighbours to be added, got one for rows and one for "
+                "people: what a row costs says nothing about a person with several rows."
+            )
+
+        names = dict.fromkeys(name for name in (self.mechanism, other.mechanism) if name)
+        return replace(
+            compose((self, other)),
+            neighbours=self.neighbours,
+            account=self.account if self.account == other.account else "sum of eps",
+            mechanism=", ".join(names) or None,
+            events=counted((*self.events, *other.events)),
+        )
+
+    def __radd__(self, other):
+        return self if other == 0 else NotImplemented  # so that `sum` can start
+
+    def __str__(self):
+        return descriptions.as_text(self)
+
+    def _repr_html_(self):
+        return descriptions.as_html(self)
+
+    def to_dict(self):
+        """Return what is known of the release, ready for JSON.
+
+        Returns
+        -------
+        entry : dict
+            With the field names of the Differential Privacy Deployments Registry, and under
+            "dpq_sklearn" what is not asked for there.
+        """
+        return descriptions.as_dict(self)
+
+    def to_dp_event(self):
+        """Return the release as an event of Google's dp_accounting, which must be installed.
+
+        Returns
+        -------
+        event : dp_accounting.ComposedDpEvent
+            The draws and the noise that one record meets, each by its zCDP: for
+            ``dp_accounting.rdp.RdpAccountant``. Its eps is never below that of :meth:`eps_at`.
+        """
+        if self.rho == math.inf:
+            raise ValueError("to_dp_event needs a finite rho, got a loss with rho=inf.")
+        return dp_event(self.events, self.rho)
 
     def eps_at(self, delta):
         """Return the smallest eps known for which the release is (eps, `delta`)-DP.

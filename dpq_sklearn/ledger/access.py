@@ -104,7 +104,8 @@ class LedgerAccess:
             return with_release(contents, loss, facts)
 
         contents = self.store.append(loss.release_id, add_release)
-        return replace(loss, eps_in_ledger=eps_in_ledger([loss], contents.caps))
+        counted = eps_in_ledger([loss], contents.caps)
+        return replace(loss, ledger=self.store.place, eps_in_ledger=counted)
 
     def note_about_eps(self, losses):
         """Return a sentence if the ledger counts more eps for these losses than they state."""

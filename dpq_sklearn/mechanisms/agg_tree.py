@@ -46,11 +46,16 @@ class AggregateTree(Mechanism):
     def _noise(self, budget, n_counts):
         return CountNoise(budget.part(1 / self.height), n_counts, RECORD_WEIGHT)
 
+    def _noise_of_levels(self, budget):
+        depths = range(1, self.height + 1)
+        return [self._noise(budget, self.branching**depth) for depth in depths]
+
     def cost(self, probabilities, budget):
-        costs = [
-            self._noise(budget, self.branching**depth).cost() for depth in range(1, self.height + 1)
-        ]
+        costs = [noise.cost() for noise in self._noise_of_levels(budget)]
         return Cost(*map(sum, zip(*costs, strict=True)))
+
+    def events(self, probabilities, budget):
+        return [noise.event() for noise in self._noise_of_levels(budget)]
 
     def rank_deviations(self, probabilities, budget):
         return np.full(len(probabilities), np.nan)  # depends on the data

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget, Cost, Unit, exponential_cost
 from dpq_sklearn.accounting.composition import largest_scale
+from dpq_sklearn.accounting.events import exponential_draw
 from dpq_sklearn.engine import exponential
 from dpq_sklearn.engine.exponential import Nodes
 from dpq_sklearn.mechanisms.base_measure import step_measure
@@ -233,11 +234,19 @@ class ApproximateQuantiles(Mechanism):
 
     def cost(self, probabilities, budget):
         """Return what `draw` costs: that of the more expensive path, by all levels or not."""
-        levels, early = self.eps_of_levels(probabilities, budget)
-
-        paths = [levels, [*levels[:-2], early]] if early else [levels]
+        paths = self._eps_of_paths(probabilities, budget)
         costs = [exponential_cost(path, len(probabilities)) for path in paths]
         return Cost(*map(max, zip(*costs, strict=True)))
+
+    def events(self, probabilities, budget):
+        """Return the draws of the path that costs more in zCDP."""
+        paths = self._eps_of_paths(probabilities, budget)
+        return [exponential_draw(eps) for eps in max(paths, key=np.linalg.norm)]
+
+    def _eps_of_paths(self, probabilities, budget):
+        """Return the eps of the draws on each way down: by all levels, or to an early leaf."""
+        levels, early = self.eps_of_levels(probabilities, budget)
+        return [levels, [*levels[:-2], early]] if early else [levels]
 
     def composed_budgets(self, probabilities, shares, eps, delta, count_eps=0.0):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.

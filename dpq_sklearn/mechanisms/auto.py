@@ -65,5 +65,8 @@ class AutomaticChoice(Mechanism):
     def cost(self, probabilities, budget):
         return self.choice(probabilities, budget).cost(probabilities, budget)
 
+    def events(self, probabilities, budget):
+        return self.choice(probabilities, budget).events(probabilities, budget)
+
     def rank_deviations(self, probabilities, budget):
         return self.choice(probabilities, budget).rank_deviations(probabilities, budget)

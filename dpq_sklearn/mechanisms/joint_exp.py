@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, exponential_cost
+from dpq_sklearn.accounting.events import exponential_draw
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.random import LN2
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
@@ -97,6 +98,9 @@ class JointExponential(Mechanism):
     def cost(self, probabilities, budget):
         score = self.score(probabilities, budget)
         return exponential_cost([score.eps], 1, score.error)
+
+    def events(self, probabilities, budget):
+        return [exponential_draw(self.score(probabilities, budget).eps)]
 
     def rank_deviations(self, probabilities, budget):
         """Return the standard deviation of the rank of each quantile, for untied data.

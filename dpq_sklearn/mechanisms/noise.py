@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Cost, Unit, exponential_cost
+from dpq_sklearn.accounting.events import Event, EventKind
 
 # Less noise than this has outcomes so improbable that a float cannot hold their probability.
 # A larger budget is not spent in full.
@@ -60,6 +61,11 @@ class CountNoise:
             return Cost(math.inf, exponential_cost([eps_of_rho], self._n_counts, self._error).rho)
         eps = exponential_cost([self._rate * self._sensitivity], self._n_counts).eps
         return Cost(eps, eps**2 / 2)
+
+    def event(self):
+        """Return what runs: the noise of all counts together."""
+        kind = EventKind.GAUSSIAN if self._budget.unit is Unit.RHO else EventKind.LAPLACE
+        return Event(kind, *self.cost())
 
     def deviation(self):
         """Return the standard deviation of the noise, in multiples of `sensitivity`."""

@@ -29,6 +29,10 @@ class Mechanism(ABC):
         """Return the `Cost` of drawing the quantiles of one column."""
 
     @abstractmethod
+    def events(self, probabilities, budget):
+        """Return the `Event` of each draw, or noise, that one record of a column meets."""
+
+    @abstractmethod
     def rank_deviations(self, probabilities, budget):
         """Return the standard deviation of the rank of each quantile in records, for untied data.
 

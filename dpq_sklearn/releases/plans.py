@@ -8,11 +8,12 @@ read of a source, and how to draw from that.
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from dpq_sklearn.accounting.accounts import optimal_composition, sums
 from dpq_sklearn.accounting.budgets import Budget, BudgetTooSmall
+from dpq_sklearn.accounting.events import counted
 from dpq_sklearn.accounting.losses import PrivacyLoss, most_of_each
 from dpq_sklearn.engine.grid import Grid, make_grid
 from dpq_sklearn.mechanisms.noise import CountNoise
@@ -134,17 +135,22 @@ def plan_quantiles(request):
     """Return the plan of a request by the account that promises the least error."""
     account = min(_accounts(request), key=partial(_predicted_error, request))
 
-    columns = zip(request.probabilities, account.budgets, strict=True)
-    costs = [of_column(request.mechanism.cost, *column) for column in columns]
+    mechanism = request.mechanism
+    columns = list(zip(request.probabilities, account.budgets, strict=True))
+    costs = [of_column(mechanism.cost, *column) for column in columns]
+    events = [event for column in columns for event in of_column(mechanism.events, *column)]
     if account.count_budget is not None:
-        costs.append(CountNoise(account.count_budget).cost())
+        count_noise = CountNoise(account.count_budget)
+        costs.append(count_noise.cost())
+        events.append(count_noise.event())
+    loss = account.loss(costs, request.budget, request.neighbours)
 
     return Plan(
         request=request,
         grid=make_grid(request.bounds, request.resolution),
         budgets=account.budgets,
         count_budget=account.count_budget,
-        loss=account.loss(costs, request.budget, request.neighbours),
+        loss=replace(loss, mechanism=request.mechanism_name, events=counted(events)),
     )
 
 
@@ -205,4 +211,5 @@ def plan_counts(n_counts, budget, *, neighbours, parts=1):
     ]
     noise, account = min(choices, key=lambda choice: choice[0].deviation())
 
-    return CountPlan(noise, parts, loss=account.loss([noise.cost()], budget, neighbours))
+    loss = account.loss([noise.cost()], budget, neighbours)
+    return CountPlan(noise, parts, loss=replace(loss, events=(noise.event(),)))

@@ -8,6 +8,7 @@ What follows, such as edges and tails, is computed from released numbers and pub
 """
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -31,7 +32,8 @@ def pay(plan, ledger, randomness, **description):
 
     The `description` is public: what is released, of which columns, and details.
     """
-    price = replace(plan.loss, os_randomness=randomness.from_os)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    price = replace(plan.loss, os_randomness=randomness.from_os, time=now)
 
     loss = charge(ledger, price, **description)
 

@@ -1,0 +1,175 @@
+"""A loss in words: for people, and by the field names of the public registry of deployments.
+
+The registry is the Differential Privacy Deployments Registry (OpenDP, 2025). What it asks for and
+what is known here has its field names, and everything of our own stands beside it.
+"""
+
+import html
+import math
+
+from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.version import __version__
+
+NOT_COVERED = (
+    "the rows that transform returns, and a model trained on them",
+    "how long a call takes",
+    "whether there were zero rows",
+    "types and names of columns, parameters, bounds, decimals and priors: they must be public",
+)
+_PRIVACY_UNITS = {Neighbours.ROWS: "Row", Neighbours.PEOPLE: "Person"}
+_POST_PROCESSING = (
+    "Edges, tails, labels, reports and warnings are computed from released numbers and public "
+    "facts alone."
+)
+_DATA_DOMAIN = (
+    "Tables of real numbers; missing values are ignored, and numbers beyond bounds clipped."
+)
+
+
+def posterior(eps, prior=0.5):
+    """Return what a guess that somebody is in the data can become at most, after a release."""
+    return prior / (prior + (1 - prior) * math.exp(-min(eps, 700.0)))
+
+
+def variant(loss):
+    """Return the name of the definition that a loss is stated in."""
+    if loss.eps == math.inf:
+        return "Zero-concentrated DP"
+    return "Approximate DP" if loss.delta > 0 else "Pure DP"
+
+
+def promise(loss):
+    """Return the promise of a loss as a sentence."""
+    who = "one person with all their rows" if loss.neighbours is Neighbours.PEOPLE else "one row"
+    if loss.eps == math.inf:
+        return f"Adding or removing {who} costs at most rho={loss.rho:g} of zero-concentrated DP."
+
+    beyond = f", but for a probability of delta={loss.delta:g}" if loss.delta > 0 else ""
+    return (
+        f"Adding or removing {who} changes the probability of every outcome by a factor of at most "
+        f"e^{loss.eps:g}{beyond}. So a guess of 50% that somebody is in the data becomes "
+        f"{posterior(loss.eps):.1%} at most."
+    )
+
+
+def facts_of(loss):
+    """Return the names and texts of what is known of a loss, for tables."""
+    facts = {
+        "definition": variant(loss),
+        "eps": _number(loss.eps),
+        "delta": _number(loss.delta),
+        "rho (zCDP)": _number(loss.rho),
+        "pure eps": _number(loss.pure_eps),
+        "protects": loss.neighbours.in_words,
+        "added up by": loss.account,
+        "mechanism": loss.mechanism,
+        "draws": str(n_draws(loss)) if loss.events else None,
+        "randomness": _randomness(loss),
+        "charged to": _charged_to(loss),
+        "release": loss.release_id,
+        "time": loss.time,
+    }
+    return {name: text for name, text in facts.items() if text is not None}
+
+
+def n_draws(loss):
+    """Return how many draws, and how many times noise, one record meets."""
+    return sum(event.times for event in loss.events)
+
+
+def as_text(loss):
+    """Return a loss in a few lines."""
+    facts = facts_of(loss)
+    width = max(map(len, facts))
+    lines = (f"  {name.ljust(width)}  {text}" for name, text in facts.items())
+    return "\n".join((promise(loss), *lines))
+
+
+def as_html(loss):
+    """Return a loss as a paragraph and a table, escaped."""
+    rows = (
+        f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td></tr>"
+        for name, text in facts_of(loss).items()
+    )
+    return f"<div><p>{html.escape(promise(loss))}</p><table>{''.join(rows)}</table></div>"
+
+
+def as_dict(loss):
+    """Return a loss with the field names of the registry, and ours; ready for JSON."""
+    return {
+        "dp_flavor": {
+            "name": variant(loss),
+            "input_metric": "Symmetric distance: " + loss.neighbours.in_words,
+            "bound_on_input_distance": 1,
+            "output_measure": _output_measure(loss),
+            "bound_on_output_distance": _parameters(loss),
+            "data_domain": _DATA_DOMAIN,
+            "unprotected_quantities": "; ".join(NOT_COVERED),
+        },
+        "privacy_loss": {
+            "privacy_unit": _PRIVACY_UNITS[loss.neighbours],
+            "privacy_unit_description": loss.neighbours.in_words,
+            "privacy_parameters": _parameters(loss),
+            "privacy_parameters_description": promise(loss),
+        },
+        "model": {"model_name": "Central", "access_type": "Non-interactive"},
+        "accounting": {"composition": loss.account, "post_processing": _POST_PROCESSING},
+        "implementation": {"mechanisms": _mechanisms(loss)},
+        "dpq_sklearn": {
+            "version": __version__,
+            "release_id": loss.release_id,
+            "time": loss.time,
+            "ledger": loss.ledger,
+            "eps_in_ledger": loss.eps_in_ledger,
+            "eps": _finite(loss.eps),
+            "delta": loss.delta,
+            "rho": _finite(loss.rho),
+            "pure_eps": _finite(loss.pure_eps),
+            "seeded": not loss.os_randomness,
+            "account": loss.account,
+            "mechanism": loss.mechanism,
+            "n_draws": n_draws(loss),
+        },
+    }
+
+
+def _parameters(loss):
+    if loss.eps == math.inf:
+        return {"rho": _finite(loss.rho)}
+    return {"epsilon": loss.eps, "delta": loss.delta}
+
+
+def _output_measure(loss):
+    measures = {
+        "Pure DP": "Max divergence",
+        "Approximate DP": "Hockey-stick divergence",
+        "Zero-concentrated DP": "Zero-concentrated divergence",
+    }
+    return measures[variant(loss)]
+
+
+def _mechanisms(loss):
+    events = ", ".join(f"{event.times} x {event.kind.value}" for event in loss.events)
+    name = f"{loss.mechanism}: " if loss.mechanism else ""
+    return f"{name}{events or 'not recorded'}; {_randomness(loss)}"
+
+
+def _randomness(loss):
+    if loss.os_randomness:
+        return "from the operating system"
+    return "seeded: whoever knows the seed can remove the noise"
+
+
+def _charged_to(loss):
+    if loss.ledger is None or loss.eps_in_ledger is None or loss.eps_in_ledger <= loss.eps:
+        return loss.ledger
+    return f"{loss.ledger}, which counts eps={loss.eps_in_ledger:g} for it"
+
+
+def _number(number):
+    return None if number == math.inf else f"{number:g}"
+
+
+def _finite(number):
+    """Return None for infinity, which JSON does not have."""
+    return None if number == math.inf else number
