@@ -11,6 +11,8 @@ from dpq_sklearn.forecast.worst_cases import rank_error_bound
 from dpq_sklearn.ledger.access import BudgetExceededError
 from dpq_sklearn.ledger.contents import LedgerError
 from dpq_sklearn.ledger.ledger import PrivacyLedger
+from dpq_sklearn.statements.privacy_of import privacy_of
+from dpq_sklearn.statements.statement import privacy_statement
 from dpq_sklearn.statistics.counts import dp_count, dp_histogram
 from dpq_sklearn.statistics.quantiles import dp_quantiles, sanitize
 from dpq_sklearn.version import __version__  # noqa: F401
@@ -29,6 +31,8 @@ __all__ = [
     "dp_quantiles",
     "expected_rank_error",
     "plan_search",
+    "privacy_of",
+    "privacy_statement",
     "rank_error_bound",
     "sanitize",
     "suggest_n_bins",

@@ -81,6 +81,10 @@ READING_ORDER = [
     "estimators.discretizer",
     "estimators.quantile_transformer",
     "displays",
+    "statements.inside",
+    "statements.privacy_of",
+    "statements.document",
+    "statements.statement",
 ]
 
 

@@ -26,9 +26,14 @@ _DATA_DOMAIN = (
 )
 
 
-def posterior(eps, prior=0.5):
-    """Return what a guess that somebody is in the data can become at most, after a release."""
-    return prior / (prior + (1 - prior) * math.exp(-min(eps, 700.0)))
+def chance_of_a_right_guess(loss):
+    """Return how often a guess whether somebody is in the data can be right, instead of 50%.
+
+    For an outcome in S the guess is yes. It is right with probability (P(S) + 1 - Q(S)) / 2, which
+    is largest where P(S) = e^eps Q(S) + delta and 1 - Q(S) = e^eps (1 - P(S)) + delta.
+    """
+    factor = math.exp(min(loss.eps, 700.0))
+    return min((factor + loss.delta) / (factor + 1), 1.0)
 
 
 def variant(loss):
@@ -44,17 +49,18 @@ def promise(loss):
     if loss.eps == math.inf:
         return f"Adding or removing {who} costs at most rho={loss.rho:g} of zero-concentrated DP."
 
-    beyond = f", but for a probability of delta={loss.delta:g}" if loss.delta > 0 else ""
+    beyond = f", and beyond that by at most delta={loss.delta:g}" if loss.delta > 0 else ""
     return (
         f"Adding or removing {who} changes the probability of every outcome by a factor of at most "
-        f"e^{loss.eps:g}{beyond}. So a guess of 50% that somebody is in the data becomes "
-        f"{posterior(loss.eps):.1%} at most."
+        f"e^{loss.eps:g}{beyond}. So a guess whether somebody is in the data, right in 50% of the "
+        f"cases without the release, is right in {chance_of_a_right_guess(loss):.1%} of them at "
+        "most."
     )
 
 
-def facts_of(loss):
+def described(loss):
     """Return the names and texts of what is known of a loss, for tables."""
-    facts = {
+    known = {
         "definition": variant(loss),
         "eps": _number(loss.eps),
         "delta": _number(loss.delta),
@@ -69,7 +75,7 @@ def facts_of(loss):
         "release": loss.release_id,
         "time": loss.time,
     }
-    return {name: text for name, text in facts.items() if text is not None}
+    return {name: text for name, text in known.items() if text is not None}
 
 
 def n_draws(loss):
@@ -79,9 +85,9 @@ def n_draws(loss):
 
 def as_text(loss):
     """Return a loss in a few lines."""
-    facts = facts_of(loss)
-    width = max(map(len, facts))
-    lines = (f"  {name.ljust(width)}  {text}" for name, text in facts.items())
+    known = described(loss)
+    width = max(map(len, known))
+    lines = (f"  {name.ljust(width)}  {text}" for name, text in known.items())
     return "\n".join((promise(loss), *lines))
 
 
@@ -89,7 +95,7 @@ def as_html(loss):
     """Return a loss as a paragraph and a table, escaped."""
     rows = (
         f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td></tr>"
-        for name, text in facts_of(loss).items()
+        for name, text in described(loss).items()
     )
     return f"<div><p>{html.escape(promise(loss))}</p><table>{''.join(rows)}</table></div>"
 

@@ -1,0 +1,45 @@
+"""
+What do I hand to the data protection officer?
+==============================================
+
+``privacy_statement`` writes one page about a fitted pipeline: the promise, what was released, what
+it cost, and what it does not cover. ``privacy_of`` has the same facts as an object, and finds steps
+that void the promise before anybody else does.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+from dpq_sklearn import DPKBinsDiscretizer, PrivacyLedger, privacy_of, privacy_statement
+
+rng = np.random.default_rng(0)
+X = pd.DataFrame({"age": rng.integers(18, 80, 5000), "income": rng.lognormal(10, 1, 5000)})
+y = X["income"] > 20_000
+
+# %%
+# A pipeline, and a ledger that it is charged to.
+ledger = PrivacyLedger(eps=3.0)
+pipeline = make_pipeline(DPKBinsDiscretizer(4, ledger=ledger), LogisticRegression())
+pipeline.fit(X, y)
+print(privacy_statement(pipeline))
+
+# %%
+# A scaler in front looks at all rows: one outlier moves every scaled number, and with them the
+# edges. The promise is void, and ``privacy_of`` says so.
+scaled = make_pipeline(MinMaxScaler(), DPKBinsDiscretizer(4, ledger=ledger), LogisticRegression())
+privacy = privacy_of(scaled.fit(X, y))
+print(privacy)
+assert not privacy.holds
+
+# %%
+# The ledger has a statement, too. ``format="html"`` makes a page for a browser.
+print(privacy_statement(ledger))
+
+# %%
+# The picture that goes with it: what is spent, and the cap.
+ledger.plot()
+plt.show()
