@@ -294,5 +294,5 @@ def test_a_seed_is_told(X):
 
 
 def test_the_format_is_checked(X):
-    with pytest.raises(ValueError, match="format must be one of .* got 'pdf'"):
+    with pytest.raises(ValueError, match=r"format must be one of .* got 'pdf'"):
         privacy_statement(DPKBinsDiscretizer(3).fit(X), format="pdf")
