@@ -47,10 +47,15 @@ READING_ORDER = [
     "ledger.memory",
     "ledger.locks",
     "ledger.file",
+    "ledger.addresses",
+    "ledger.sql",
+    "ledger.postgres",
     "ledger.views",
     "ledger.arguments",
     "ledger.access",
     "ledger.ledger",
+    "ledger.command_line",
+    "ledger.__main__",
     "releases.values",
     "releases.request",
     "releases.plans",
@@ -130,7 +135,7 @@ def test_import_needs_the_run_time_packages_only():
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    optional = {"matplotlib", "dask", "distributed", "polars", "onnx", "skops"}
+    optional = {"matplotlib", "dask", "distributed", "polars", "onnx", "skops", "psycopg"}
     assert not optional & set(ast.literal_eval(result.stdout))
 
 

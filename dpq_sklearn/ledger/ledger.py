@@ -1,8 +1,8 @@
 """The privacy ledger: a budget for one dataset, from which every release is paid beforehand.
 
-A ledger *is* what its store holds: a file (`ledger.file`), or an entry in the memory of its process
-(`ledger.memory`). The objects here only point at it, so that copies, clones and pickles spend from
-the same budget.
+A ledger *is* what its store holds: a file (`ledger.file`), rows on a server (`ledger.postgres`), or
+an entry in the memory of its process (`ledger.memory`). The objects here only point at it, so that
+copies, clones and pickles spend from the same budget.
 """
 
 import html
@@ -15,6 +15,7 @@ from textwrap import shorten
 
 from dpq_sklearn.accounting.neighbours import Neighbours, checked_neighbours
 from dpq_sklearn.ledger.access import BudgetExceededError, LedgerAccess, remember
+from dpq_sklearn.ledger.addresses import is_address, remember_secrets, split_address
 from dpq_sklearn.ledger.arguments import (
     checked_caps,
     checked_columns,
@@ -25,6 +26,7 @@ from dpq_sklearn.ledger.arguments import (
 from dpq_sklearn.ledger.contents import Caps, LedgerError, new_contents, new_release_id
 from dpq_sklearn.ledger.file import FileStore
 from dpq_sklearn.ledger.memory import MemoryStore
+from dpq_sklearn.ledger.postgres import PostgresStore
 from dpq_sklearn.ledger.views import (
     LedgerRecord,
     budget_left,
@@ -50,9 +52,10 @@ class PrivacyLedger:
     Parameters
     ----------
     path : str, path-like or None, default=None
-        The ledger's file. It is created if it does not exist, with the caps given here; they
-        stay with the file for good. If it exists, give the same caps or none. With None the
-        ledger is in memory: for this process only.
+        The ledger's file, or the address of a PostgreSQL database that a team shares:
+        "postgresql://user@host/database". The ledger is created if it does not exist, with the
+        caps given here; they stay with it for good. If it exists, give the same caps or none. With
+        None the ledger is in memory: for this process only.
     eps : float or None, default=None
         Cap on the total eps. Without any cap the ledger only keeps a record.
     delta : float or None, default=None
@@ -62,6 +65,9 @@ class PrivacyLedger:
     neighbours : {"rows", "people"} or None, default=None
         Whom the budget protects: single rows, or people with all their rows (`groups`). None is
         "rows" for a new ledger. The costs of the two do not add up: use one ledger for each.
+    name : str or None, default=None
+        The name of a ledger on a server, which may hold several; None is "default". It may also
+        end the address: "postgresql://user@host/database#name".
 
     See Also
     --------
@@ -76,6 +82,11 @@ class PrivacyLedger:
     search goes on when a fit is refused: ``error_score="raise"`` stops it, and :meth:`check` tells
     beforehand.
 
+    An estimator's ``ledger`` may be the address of a ledger that exists on a server, too, but
+    without a password, because parameters are printed. An object may be made with one: neither
+    its repr nor its pickles show it, and other processes need ``PGPASSWORD``, ``~/.pgpass`` or a
+    service file.
+
     Examples
     --------
     >>> from dpq_sklearn import PrivacyLedger
@@ -89,15 +100,12 @@ class PrivacyLedger:
     <PrivacyLedger in memory, for this process only: 0.75 of 1 eps spent in 1 release>
     """
 
-    def __init__(self, path=None, eps=None, delta=None, rho=None, *, neighbours=None):
+    def __init__(self, path=None, eps=None, delta=None, rho=None, *, neighbours=None, name=None):
         caps = checked_caps(eps, delta, rho)
         neighbours = None if neighbours is None else checked_neighbours(neighbours)
         new = new_contents(caps, neighbours or Neighbours.ROWS)
 
-        if path is None:
-            store = MemoryStore(new.ledger_id)
-        else:
-            store = FileStore(checked_path(path, "path"))
+        store = store_at(path, name, new.ledger_id)
         if not store.exists():
             store.create(new)
 
@@ -114,7 +122,7 @@ class PrivacyLedger:
 
     @property
     def path(self):
-        """The absolute path of the ledger's file; None if the ledger is in memory."""
+        """The absolute path of its file, or its address; None if the ledger is in memory."""
         return getattr(self._access.store, "path", None)
 
     @property
@@ -263,9 +271,8 @@ class PrivacyLedger:
         return {"_path": self.path, "_ledger_id": access.ledger_id, "_note": access.note}
 
     def __setstate__(self, state):
-        path = state["_path"]
         ledger_id = state["_ledger_id"]
-        store = MemoryStore(ledger_id) if path is None else FileStore(path)
+        store = store_at(state["_path"], ledger_id=ledger_id)
         self._access = LedgerAccess(store, ledger_id, state.get("_note"))
 
     def __repr__(self):
@@ -284,6 +291,18 @@ class PrivacyLedger:
         return f"<div>{text}</div>"
 
 
+def store_at(path, name=None, ledger_id=None):
+    """Return the store that a path or an address means; None is the memory of this process."""
+    if is_address(path):
+        address, secrets = split_address(path, name)
+        remember_secrets(address, secrets)
+        return PostgresStore(address)
+
+    if name is not None:
+        raise ValueError(f"name must be None for a ledger that is not on a server, got {name!r}.")
+    return MemoryStore(ledger_id) if path is None else FileStore(checked_path(path, "path"))
+
+
 @singledispatch
 def planned_losses(cost):
     """Return the costs of all releases of a plan; None if `cost` is not of a registered type."""
@@ -293,6 +312,16 @@ def opened(ledger):
     """Return access to the ledger that an estimator's parameter means: an object, or a path."""
     if isinstance(ledger, PrivacyLedger):
         return ledger._access
+
+    if is_address(ledger):
+        address, secrets = split_address(ledger)
+        if secrets:
+            raise ValueError(
+                "ledger must be an address without a password, because parameters are printed and "
+                f"pickled, got one for {str(address)!r}. Give PrivacyLedger(address) instead, or "
+                "put the password into PGPASSWORD, ~/.pgpass or a service file."
+            )
+        return LedgerAccess(PostgresStore(address))
 
     path = checked_path(ledger, "ledger")
     if not os.path.isabs(ledger):

@@ -1,0 +1,203 @@
+"""The command line for those who look after budgets: ``python -m dpq_sklearn.ledger``.
+
+It ends with 0 if all is well, 1 if a budget cannot pay what `check` asks for, 2 if the arguments
+are wrong, and 3 if the ledger cannot be used.
+"""
+
+import argparse
+import csv
+import json
+import math
+import sys
+
+from dpq_sklearn.ledger.contents import LedgerError
+from dpq_sklearn.ledger.ledger import PrivacyLedger, store_at
+from dpq_sklearn.ledger.sql import owner_statements, role_statements
+from dpq_sklearn.ledger.views import LedgerRecord, in_words
+
+CANNOT_PAY = 1
+WRONG_ARGUMENTS = 2
+UNUSABLE = 3
+
+_HEADER = (
+    *("time (UTC)", "what", "columns", "eps", "delta", "rho", "counts as eps"),
+    *("seeded", "note", "release id"),
+)
+
+
+def main(arguments=None):
+    """Run one command; return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except (LedgerError, ImportError) as error:
+        _complain(error)
+        return UNUSABLE
+    except ValueError as error:
+        _complain(error)
+        return WRONG_ARGUMENTS
+    except BrokenPipeError:  # as with "| head"
+        sys.stderr.close()
+        return 0
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m dpq_sklearn.ledger",
+        description="Create, show, check and export privacy ledgers, in files and on servers.",
+        epilog="Exit codes: 0 all is well, 1 a budget cannot pay (check), 2 wrong arguments, "
+        "3 the ledger cannot be used.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    create = _command(commands, "create", _create, "make a ledger; its caps stay for good")
+    _add_ledger(create)
+    _add_amounts(create)
+    create.add_argument("--neighbours", choices=("rows", "people"), help="whom it protects")
+
+    show = _command(commands, "show", _show, "print what is spent and left, and all releases")
+    _add_ledger(show)
+
+    check = _command(commands, "check", _check, "see whether it is intact, and can pay a cost")
+    _add_ledger(check)
+    _add_amounts(check)
+
+    export = _command(commands, "export", _export, "print all releases for other programs")
+    _add_ledger(export)
+    export.add_argument("--format", choices=("json", "csv"), default="json", help="json: by line")
+
+    sql = _command(commands, "sql", _sql, "print the statements for a PostgreSQL server")
+    sql.add_argument("--role", default="analysts", help="who may read and spend (analysts)")
+    return parser
+
+
+def _command(commands, name, run, description):
+    command = commands.add_parser(name, help=description, description=description)
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_ledger(command):
+    command.add_argument("ledger", help="a file, or postgresql://user@host/database#name")
+    command.add_argument("--name", help="the name of a ledger on a server")
+
+
+def _add_amounts(command):
+    for unit in ("eps", "delta", "rho"):
+        command.add_argument(f"--{unit}", type=float)
+
+
+def _create(options):
+    store = store_at(options.ledger, options.name)
+    if store.exists():
+        raise LedgerError(f"there is a ledger {store.place} already; it stays as it is.")
+
+    ledger = PrivacyLedger(
+        options.ledger,
+        eps=options.eps,
+        delta=options.delta,
+        rho=options.rho,
+        neighbours=options.neighbours,
+        name=options.name,
+    )
+    print(ledger)
+    return 0
+
+
+def _show(options):
+    ledger = _existing(options)
+    left = ledger.remaining()
+
+    print(repr(ledger)[1:-1])
+    print(f"caps: {in_words(ledger.caps)}; neighbours: {ledger.neighbours}")
+    print(f"left: eps={left.eps:g}, or rho={left.rho:g}")
+    records = ledger.records()
+    if records:
+        print()
+        _print_table([_HEADER, *map(_cells, records)])
+    return 0
+
+
+def _check(options):
+    ledger = _existing(options)
+    print(repr(ledger)[1:-1])
+    if options.eps is None and options.rho is None:
+        return 0
+
+    fits = ledger.check(options.eps, delta=options.delta or 0.0, rho=options.rho)
+    print("it can pay" if fits else "it cannot pay")
+    return 0 if fits else CANNOT_PAY
+
+
+def _export(options):
+    records = _existing(options).records()
+
+    if options.format == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(LedgerRecord._fields)
+        for record in records:
+            plain = _plain(record)
+            writer.writerow((plain | {"columns": json.dumps(plain["columns"])}).values())
+    else:
+        for record in records:
+            print(json.dumps(_plain(record)))
+    return 0
+
+
+def _sql(options):
+    print("-- By the owner of the ledgers, once in a database.")
+    print(owner_statements())
+    print("-- By the owner, for those who read ledgers and spend from them.")
+    print(role_statements(options.role), end="")
+    return 0
+
+
+def _existing(options):
+    """Return the ledger that is asked for, which is never created by looking at it."""
+    store = store_at(options.ledger, options.name)
+    if not store.exists():
+        raise LedgerError(f"there is no privacy ledger {store.place}.")
+    return PrivacyLedger(options.ledger, name=options.name)
+
+
+def _plain(record):
+    """Return a record as values that JSON knows."""
+    plain = record._asdict()
+    plain["time"] = record.time.isoformat()
+    if isinstance(record.columns, tuple):
+        plain["columns"] = list(record.columns)
+    for name, value in plain.items():
+        if value == math.inf:
+            plain[name] = "Infinity"
+    return plain
+
+
+def _cells(record):
+    """Return the cells of one line of the table."""
+    columns = record.columns
+    if isinstance(columns, tuple):
+        columns = ", ".join(map(ascii, columns))  # names may hold anything
+
+    return (
+        f"{record.time:%Y-%m-%d %H:%M:%S}",
+        record.what,
+        "" if columns is None else str(columns),
+        f"{record.eps:g}",
+        f"{record.delta:g}",
+        f"{record.rho:g}",
+        f"{record.eps_in_ledger:g}",
+        "yes" if record.seeded else "no",
+        record.note or "",
+        record.release_id or "",
+    )
+
+
+def _print_table(rows):
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        print("  ".join(padded).rstrip())
+
+
+def _complain(error):
+    print(f"error: {error}", file=sys.stderr)

@@ -1,0 +1,290 @@
+"""Ledgers on a PostgreSQL server, for a team that works on several machines.
+
+- One transaction locks the row of the ledger, reads the releases, adds one, and commits. Readers
+  see a snapshot and wait for nobody.
+- What makes the total exact is not the lock alone: a release has its number as a key, so two
+  clients can never both append the same one.
+- A connection may be lost after COMMIT was sent, and before the answer came. The next attempt waits
+  for the lock, hence for the end of the lost transaction, and looks for the id of the release.
+- Every wait ends: for a connection, for the lock, and for a server that does not answer.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from dataclasses import dataclass
+
+from dpq_sklearn.ledger.addresses import Address, secrets_of
+from dpq_sklearn.ledger.contents import Caps, Contents, LedgerError, Row
+from dpq_sklearn.ledger.sql import VERSION, owner_statements
+from dpq_sklearn.optional import optional_module
+
+SECONDS_TO_CONNECT = 10
+SECONDS_TO_WAIT_FOR_THE_LOCK = 60.0
+# A server that hangs sends no timeout either. After so long the line is cut on our side.
+SECONDS_TO_WAIT_FOR_AN_ANSWER = 75.0
+# After a lost connection: enough for a server that restarts, and soon over if there is none.
+PAUSES_BEFORE_RETRIES = (0.1, 0.3, 1.0, 3.0)
+
+_CREATION_LOCK = 0x4450514C  # "DPQL", a number that no other program should lock
+
+_LEDGER = "SELECT ledger_id, created, neighbours, eps, delta, rho FROM dpq_ledger.ledgers"
+_RELEASES = """
+SELECT id, eps, delta, rho, pure_eps, os_randomness::integer, facts FROM dpq_ledger.releases
+WHERE ledger_id = %s ORDER BY id
+"""
+_APPEND = """
+INSERT INTO dpq_ledger.releases
+(ledger_id, id, eps, delta, rho, pure_eps, os_randomness, facts, release_id)
+VALUES (%s, %s, %s, %s, %s, %s, %s::integer::boolean, %s, %s)
+"""
+
+
+@dataclass(frozen=True)
+class PostgresStore:
+    """A ledger on a server, given by its address, which holds no password."""
+
+    address: Address
+
+    @property
+    def path(self):
+        """What an estimator's `ledger` may be."""
+        return str(self.address)
+
+    @property
+    def place(self):
+        """The place as messages name it."""
+        return repr(self.path)
+
+    def exists(self):
+        """Return whether there is a ledger of this name."""
+        return self._retried(self._exists_once)
+
+    def create(self, contents):
+        """Make the ledger, and the tables if there are none. An existing ledger stays as it is."""
+        self._retried(lambda: self._create_once(contents))
+
+    def read(self):
+        """Return the contents: a snapshot of one moment."""
+        return self._retried(self._read_once)
+
+    def append(self, release_id, add_release):
+        """Commit the release that `add_release(contents)` adds, once; or raise."""
+        spend = _Spend(self, release_id, add_release)
+        try:
+            return self._retried(spend.attempt)
+        except LedgerError as error:
+            if not spend.is_in_doubt:
+                raise
+            raise LedgerError(
+                f"{error} The connection was lost while the release {release_id} was committed, so "
+                "it is not known whether it was paid: look for it in the records. Nothing was "
+                "read, and nothing is released."
+            ) from error
+
+    def _exists_once(self):
+        with self._transaction("ISOLATION LEVEL REPEATABLE READ READ ONLY") as cursor:
+            if not _has_tables(cursor):
+                return False
+            self._refuse_other_version(cursor)
+            return self._ledger(cursor) is not None
+
+    def _create_once(self, contents):
+        with self._transaction() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
+            if not _has_tables(cursor):
+                cursor.connection.execute(owner_statements())
+            self._refuse_other_version(cursor)
+            cursor.execute(
+                "INSERT INTO dpq_ledger.ledgers VALUES (%s, %s, %s, %s, %s, %s, %s) "
+                "ON CONFLICT (name) DO NOTHING",
+                (self.address.name, *contents[:3], *contents.caps),
+            )
+            _commit(cursor)
+
+    def _read_once(self):
+        with self._transaction("ISOLATION LEVEL REPEATABLE READ READ ONLY") as cursor:
+            return self._contents(cursor)
+
+    def _contents(self, cursor, lock=""):
+        """Return what the tables hold, if they are those of this version."""
+        self._refuse_other_version(cursor)
+
+        ledger = self._ledger(cursor, lock)
+        if ledger is None:
+            raise self._missing()
+        *head, eps, delta, rho = ledger
+
+        # A statement of its own: it sees what was committed while we waited for the lock.
+        rows = tuple(map(Row._make, cursor.execute(_RELEASES, (head[0],))))
+        if [row.id for row in rows] != list(range(1, len(rows) + 1)):
+            raise LedgerError(
+                f"the privacy ledger {self.place} is damaged: the numbers of its releases are not "
+                "1, 2, 3 and so on. Bring back what was deleted; do not start a new ledger for the "
+                "same data."
+            )
+        return Contents(*head, Caps(eps, delta, rho), rows)
+
+    def _ledger(self, cursor, lock=""):
+        query = f"{_LEDGER} WHERE name = %s {lock}"
+        return cursor.execute(query, (self.address.name,)).fetchone()
+
+    def _refuse_other_version(self, cursor):
+        versions = cursor.execute("SELECT version FROM dpq_ledger.version").fetchall()
+        if versions != [(VERSION,)]:
+            found = ", ".join(str(version) for (version,) in versions) or "none"
+            raise LedgerError(
+                f"the privacy ledger {self.place} has version {found} of the tables, this version "
+                f"of dpq_sklearn knows version {VERSION}: they were made by another version."
+            )
+
+    def _missing(self):
+        return LedgerError(
+            f"the privacy ledger {self.place} is missing: it has not been created by "
+            "PrivacyLedger(address, name=..., eps=...) or by python -m dpq_sklearn.ledger create."
+        )
+
+    @contextlib.contextmanager
+    def _transaction(self, mode="ISOLATION LEVEL READ COMMITTED"):
+        """Yield a cursor in a transaction; what is not committed at the end is undone."""
+        connection = _connect(self.address.url)
+        with contextlib.closing(connection), _line_cut_after(connection):
+            cursor = connection.cursor(binary=True)  # numbers travel as their eight bytes
+            cursor.execute(f"BEGIN {mode}")
+            cursor.execute(
+                # Whatever the server or the role have as their defaults.
+                "SELECT set_config('synchronous_commit', 'on', true), "
+                "set_config('lock_timeout', %s, true), "
+                "set_config('idle_in_transaction_session_timeout', %s, true)",
+                (
+                    _milliseconds(SECONDS_TO_WAIT_FOR_THE_LOCK),
+                    # A client that hangs is put out before those who wait for its lock give up.
+                    _milliseconds(SECONDS_TO_WAIT_FOR_THE_LOCK / 2),
+                ),
+            )
+            yield cursor
+
+    def _retried(self, attempt):
+        """Return what `attempt()` returns; after a lost connection try again, a few times."""
+        psycopg = _psycopg()
+        errors = psycopg.errors
+        lasting = (errors.LockNotAvailable, errors.QueryCanceled, errors.DiskFull)
+        passing = (psycopg.OperationalError, psycopg.InterfaceError, errors.UniqueViolation)
+
+        for pause in (*PAUSES_BEFORE_RETRIES, None):
+            try:
+                return attempt()
+            except psycopg.Error as error:
+                is_passing = isinstance(error, passing) and not isinstance(error, lasting)
+                explained = self._explained(error)
+            if pause is None or not is_passing:
+                raise explained  # not from the driver's error, whose frames know the password
+            time.sleep(pause)
+
+    def _explained(self, error):
+        """Return an error of the driver as one that names the ledger."""
+        errors = _psycopg().errors
+        if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
+            return self._missing()
+
+        if isinstance(error, errors.InsufficientPrivilege):
+            advice = (
+                "The owner of the tables grants what is needed: see python -m dpq_sklearn.ledger "
+                "sql."
+            )
+        elif isinstance(error, errors.LockNotAvailable | errors.QueryCanceled):
+            advice = "It is locked by another client. Nothing was spent."
+        else:
+            advice = (
+                "The server must be reachable and willing. A password that stood in an address "
+                "does not travel with pickles: use PGPASSWORD, ~/.pgpass or a service file."
+            )
+        words = " ".join(str(error).split()).rstrip("?.")
+        return LedgerError(f"the privacy ledger {self.place} cannot be used: {words}. {advice}")
+
+
+class _Spend:
+    """One release that is to be paid once, however many attempts it takes."""
+
+    def __init__(self, store, release_id, add_release):
+        self.store = store
+        self.release_id = release_id
+        self.add_release = add_release
+        self.is_in_doubt = False
+
+    def attempt(self):
+        """Append the release, unless an earlier attempt has done so; return the contents."""
+        with self.store._transaction() as cursor:
+            before = self.store._contents(cursor, lock="FOR UPDATE")
+            if self.is_in_doubt and before.holds(self.release_id):
+                return before
+            self.is_in_doubt = False
+
+            after = self.add_release(before)
+            cursor.execute(_APPEND, (after.ledger_id, *after.rows[-1], self.release_id))
+            self.is_in_doubt = True
+            _commit(cursor)
+            self.is_in_doubt = False
+            return after
+
+
+def _commit(cursor):
+    cursor.execute("COMMIT")
+    if cursor.statusmessage != "COMMIT":  # a server answers ROLLBACK if something had failed before
+        raise _psycopg().OperationalError(f"the server answered {cursor.statusmessage} to COMMIT")
+
+
+def _has_tables(cursor):
+    (found,) = cursor.execute("SELECT to_regclass('dpq_ledger.version') IS NOT NULL").fetchone()
+    return found
+
+
+def _connect(url):
+    psycopg = _psycopg()
+    try:
+        known = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise LedgerError(f"PostgreSQL does not understand the address {url!r}.") from error
+
+    options = {"application_name": "dpq_sklearn ledger"}
+    if "connect_timeout" not in known and "PGCONNECT_TIMEOUT" not in os.environ:
+        options["connect_timeout"] = SECONDS_TO_CONNECT
+
+    return psycopg.connect(
+        url,
+        autocommit=True,
+        prepare_threshold=None,  # connection pools on the way may not know prepared statements
+        **options,
+        **secrets_of(url),
+    )
+
+
+@contextlib.contextmanager
+def _line_cut_after(connection):
+    """Cut the connection if it is still used after so many seconds."""
+    number = connection.fileno()
+
+    def cut():
+        line = socket.socket(fileno=number)
+        with contextlib.suppress(OSError):
+            line.shutdown(socket.SHUT_RDWR)
+        line.detach()
+
+    timer = threading.Timer(SECONDS_TO_WAIT_FOR_AN_ANSWER, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _psycopg():
+    return optional_module("psycopg", "a ledger on a server", "dpq-sklearn[postgres]")
+
+
+def _milliseconds(seconds):
+    return f"{round(1000 * seconds)}ms"
