@@ -27,6 +27,7 @@ def shown(value):
     if isinstance(value, (str, PathLike)):
         text = repr(value)
         return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
+
     name = type(value).__name__
     if isinstance(shape, tuple):
         return f"{name} of shape {shape}"
@@ -60,6 +61,7 @@ def checked_bounds(bounds):
         low = high = math.nan
     low = -math.inf if low is None else _finite(low)
     high = math.inf if high is None else _finite(high)
+
     if not low < high:
         rule = "be None or a pair (low, high) of finite numbers, low < high; None is an open end"
     elif math.inf in (-low, high) and _END_OF_SCALE <= min(abs(low), abs(high)) < math.inf:
@@ -68,6 +70,7 @@ def checked_bounds(bounds):
         rule = "have a finite width"
     else:
         return low, high
+
     is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
     is_scalars = is_short and all(end is None or np.isscalar(end) for end in bounds)
     raise ValueError(f"bounds must {rule}, got {repr(bounds) if is_scalars else shown(bounds)}.")

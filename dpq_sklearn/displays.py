@@ -12,7 +12,9 @@ from dpq_sklearn.reading.containers import checked_table, read_matrix
 from dpq_sklearn.releases.request import even_probabilities
 
 # Colours that survive colour blindness (Okabe, Ito) and a dark background.
-_PRIVATE, _BAND, _PUBLIC = "#0072B2", "#56B4E9", "#999999"
+_PRIVATE = "#0072B2"
+_BAND = "#56B4E9"
+_PUBLIC = "#999999"
 # So many times the width of a third of the quantiles is far away from them.
 _FAR_AWAY = 1000
 
@@ -87,21 +89,28 @@ class DPQuantileDisplay:
         """
         check_is_fitted(estimator, "privacy_")
         index, name = _feature_of(estimator, feature)
-        x_public = None if X_public is None else read_matrix(checked_table(X_public))[:, index]
-        if n_rows is None and x_public is not None:
-            n_rows = x_public.size
-        quantiles = values = estimator._private_values()[index]
+        x_public = None
+        if X_public is not None:
+            x_public = read_matrix(checked_table(X_public))[:, index]
+            n_rows = x_public.size if n_rows is None else n_rows
+
+        released = estimator._private_values()[index]
         if hasattr(estimator, "bin_edges_"):
-            kind, shares = "bins", np.array(even_probabilities(values.size + 1))
+            kind = "bins"
+            values = released
+            shares = np.array(even_probabilities(values.size + 1))
             errors = estimator.rank_error_[index]
         else:
-            kind, values, shares = "cdf", estimator.quantiles_[:, index], estimator.references_
+            kind = "cdf"
+            values = estimator.quantiles_[:, index]
+            shares = estimator.references_
             # The knots of the tails are as uncertain as the quantile that they continue.
-            tail = (values.size - quantiles.size) // 2
-            errors = np.pad(estimator.rank_error_[:, index], tail, mode="edge")
+            n_tail_knots = (values.size - released.size) // 2
+            errors = np.pad(estimator.rank_error_[:, index], n_tail_knots, mode="edge")
+
         band = None if n_rows is None else 2 * errors / n_rows
         display = cls(values, shares, errors=band, kind=kind, name=name, x_public=x_public)
-        display.note = _warning(quantiles, values[0], estimator.error_in_bins_[index])
+        display.note = _warning(released, values[0], estimator.error_in_bins_[index])
         return display.plot(ax=ax)
 
     def plot(self, ax=None):
@@ -119,9 +128,11 @@ class DPQuantileDisplay:
         pyplot = optional_module("matplotlib.pyplot", "DPQuantileDisplay", "dpq-sklearn[plot]")
         self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
         self.figure_ = self.ax_.figure
+
         if self.x_public is not None:
             self._draw_histogram()
         title = self._draw_bins() if self.kind == "bins" else self._draw_cdf()
+
         self.ax_.set_title(title if self.note is None else f"{title}\n{self.note}")
         self.ax_.set(xlabel=self.name, ylabel="share of the rows below", ylim=(-0.02, 1.02))
         self.ax_.legend(loc="best", frameon=False)
@@ -140,6 +151,7 @@ class DPQuantileDisplay:
         if self.errors is not None:
             bars = np.abs(self._band() - self.shares)
             style["label"] += ", noise (2 sd)"
+
         self.ax_.vlines(self.values, 0, self.shares, color=_PRIVATE, alpha=0.6)
         self.ax_.errorbar(self.values, self.shares, bars, **style)
         return "private bin edges"
@@ -152,29 +164,38 @@ class DPQuantileDisplay:
         finite = self.x_public[np.isfinite(self.x_public)]
         behind.hist(finite, bins="auto", color=_PUBLIC, alpha=0.35)
         behind.set_ylabel("public rows (histogram)")
+
         self.ax_.set_zorder(behind.get_zorder() + 1)
         self.ax_.patch.set_visible(False)
 
 
-def _warning(quantiles, lowest, error_in_bins):
+def _warning(released, lowest, error_in_bins):
     """Return what is wrong with released quantiles and the lower end of their tail, or None."""
     if error_in_bins > TOO_FAR_OFF:
         return "too much noise for so few rows"
-    third = max(2, -(-quantiles.size // 3))
-    starts, stops = quantiles[: 1 - third], quantiles[third - 1 :]  # of every third in a row
-    widths = np.where(stops > starts, stops - starts, np.abs(starts))
-    gaps = np.concatenate((np.diff(stops), np.diff(starts)))  # above a third, and below one
-    scales = np.concatenate((widths[:-1], widths[1:]))
-    if np.any((gaps > _FAR_AWAY * scales) & (scales > 0)):
+    if _some_are_far_away(released):
         return "some lie far from the others: perhaps noise"
-    if lowest < 0 < quantiles[0]:
+    if lowest < 0 < released[0]:
         return "positive quantiles, negative tail: set bounds"
     return None
+
+
+def _some_are_far_away(released):
+    """Return whether a gap is wide, compared with the third of the quantiles beside it."""
+    third = max(2, -(-released.size // 3))
+    starts = released[: 1 - third]  # of every third in a row
+    stops = released[third - 1 :]
+    widths = np.where(stops > starts, stops - starts, np.abs(starts))
+
+    gaps = np.concatenate((np.diff(stops), np.diff(starts)))  # above a third, and below one
+    scales = np.concatenate((widths[:-1], widths[1:]))
+    return np.any((gaps > _FAR_AWAY * scales) & (scales > 0))
 
 
 def _feature_of(estimator, feature):
     """Return the index and the name of a feature given by either."""
     names = _check_feature_names_in(estimator).tolist()
+
     if isinstance(feature, str) and feature in names:
         return names.index(feature), feature
     if isinstance(feature, Integral) and 0 <= feature < len(names):

@@ -16,7 +16,7 @@ def test_counting_and_searching_number_bins_alike(sizes, n_jobs, rng):
     X = rng.normal(size=(140_000, 2))
     edges = [np.sort(rng.normal(size=size)) for size in sizes]
     X[:5, 0] = edges[0][0], np.nan, np.inf, -np.inf, np.nextafter(edges[0][0], -np.inf)
-    found = bin_numbers(X, edges, (10, 500), -1, np.int32, n_jobs)
+    found = bin_numbers(X, edges, (10, 500), missing=-1, dtype=np.int32, n_jobs=n_jobs)
     expected = [np.searchsorted(e, x, side="right") for e, x in zip(edges, X.T, strict=True)]
     expected = np.where(np.isnan(X), -1, np.column_stack(expected) + np.array([10, 500]))
     assert found.dtype == np.int32 and np.array_equal(found, expected)

@@ -99,6 +99,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         if cls.__doc__:  # else it is a user's subclass, or Python runs without docstrings
             _, parameters, the_rest = getdoc(PrivateQuantileTransformer).split("----------\n")
             parameters = parameters.removesuffix("\nAttributes\n").rstrip()
+
             text = getdoc(cls).replace("{shared parameters}", parameters)
             cls.__doc__ = text.replace("{shared attributes and notes}", the_rest)
 
@@ -162,7 +163,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             collection = collection_of(X, groups)
             table = draft._checked_table(collection.typed_rows(), reset=True)
             source = collection.source(table, self.n_jobs)
-            return self._fit_draft(draft, source, groups, budget, randomness, method="fit")
+            return self._fit_draft(
+                draft, source, groups=groups, budget=budget, randomness=randomness, method="fit"
+            )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_batches(
@@ -218,21 +221,22 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             if first is None:
                 raise ValueError("batches must hold at least one batch, got none.")
             source = Batches(chain([first], tables), self.n_jobs, Progress(verbose, callback))
-            return self._fit_draft(draft, source, groups, budget, randomness, method="fit_batches")
+            return self._fit_draft(
+                draft,
+                source,
+                groups=groups,
+                budget=budget,
+                randomness=randomness,
+                method="fit_batches",
+            )
 
     def _checked_batches(self, batches, groups):
         """Yield each batch as a checked table with its groups, or None."""
-        no_more, unpaired = object(), "groups must have one column of labels for each batch."
-        pairs = zip(batches, repeat(None), strict=False)
-        if groups is not None:
-            if len({len(x) for x in (batches, groups) if hasattr(x, "__len__")}) == 2:
-                raise ValueError(unpaired)
-            pairs = zip_longest(batches, groups, fillvalue=no_more)
-        for number, (batch, labels) in enumerate(pairs):
-            if batch is no_more or labels is no_more:
-                raise ValueError(unpaired)
+        for number, (batch, labels) in enumerate(_with_labels(batches, groups)):
             X = self._checked_table(batch, reset=number == 0, least=0)
-            yield X, None if groups is None else checked_groups(labels, X.shape[0])
+            if groups is not None:
+                labels = checked_groups(labels, X.shape[0])
+            yield X, labels
 
     def _total_budget(self):
         """Return what a fit may cost, checked: a fit begins with this."""
@@ -254,7 +258,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
-    def _fit_draft(self, draft, source, groups, budget, randomness, *, method):
+    def _fit_draft(self, draft, source, *, groups, budget, randomness, method):
         """Plan, pay, read and draw; then take over what the draft has become.
 
         A failure before the price is paid leaves an earlier fit as it was. A failure after that
@@ -366,11 +370,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     def _checked_table(self, X, *, reset, least=1):
         """Return `X` after checks of its types, shape and names, for `read_matrix`."""
         X = checked_table(X)
+
         # scikit-learn refuses in its own words. It gets zeros, so it can quote no cell.
         if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:
             options = {"ensure_min_samples": least, "ensure_all_finite": False}
             zeros = X if sparse.issparse(X) else np.broadcast_to(0.0, X.shape)
             check_array(zeros, estimator=self, input_name="X", **options)
+
         check_names(self, X, reset=reset)
         return X
 
@@ -429,9 +435,11 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             The fitted transformer.
         """
         check_is_fitted(self)
+
         plain = self._plain()
         if hasattr(self, "feature_names_in_"):
             plain.feature_names_in_ = self.feature_names_in_.copy()
+
         own_output = getattr(self, "_sklearn_output_config", {})
         return plain.set_output(transform=own_output.get("transform"))
 
@@ -440,3 +448,21 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _with_labels(batches, groups):
+    """Yield each batch with its column of labels, None without groups; raise if some are left."""
+    if groups is None:
+        yield from zip(batches, repeat(None), strict=False)
+        return
+
+    unpaired = "groups must have one column of labels for each batch."
+    lengths = {len(each) for each in (batches, groups) if hasattr(each, "__len__")}
+    if len(lengths) == 2:
+        raise ValueError(unpaired)
+
+    no_more = object()
+    for batch, labels in zip_longest(batches, groups, fillvalue=no_more):
+        if batch is no_more or labels is no_more:
+            raise ValueError(unpaired)
+        yield batch, labels

@@ -20,31 +20,36 @@ def with_outer_edges(inner, bounds):
     it as the bound at the other end is or, without any bound, as zero is.
     """
     low, high = bounds
+
     if inner.size > 1:
-        below, above = inner[1] - inner[0], inner[-1] - inner[-2]
+        below = inner[1] - inner[0]
+        above = inner[-1] - inner[-2]
     else:
         to_bound = min(inner[0] - low, high - inner[0])
         below = above = to_bound if 0 < to_bound < np.inf else abs(inner[0]) or 1.0
+
     first = low if np.isfinite(low) else inner[0] - below
     last = high if np.isfinite(high) else inner[-1] + above
     return np.concatenate(([first], inner, [last]))
 
 
-def bin_numbers(X, edges, offsets, missing, dtype, n_jobs):
+def bin_numbers(X, edges, offsets, *, missing, dtype, n_jobs):
     """Return for each value the number of its bin plus the offset of its feature.
 
     The inner `edges` of each feature are ascending, and a value at an edge is in the bin above.
-    NaN become `missing`.
+    NaN become `missing`. The result has the shape of `X`, (n_rows, n_features).
     """
     numbers = np.empty(X.shape, dtype=dtype)
     offsets = np.asarray(offsets, dtype=dtype)[:, None]
+
     # The first edges of all features, the second ones, and so on; NaN if there is none.
     levels = np.full((max(map(len, edges)), len(edges), 1), np.nan)
-    for index, of_feature in enumerate(edges):
-        levels[: of_feature.size, index, 0] = of_feature
+    for index, edges_of_feature in enumerate(edges):
+        levels[: edges_of_feature.size, index, 0] = edges_of_feature
 
     def number(rows):
         columns = np.ascontiguousarray(X[rows].T, dtype=np.float64)
+
         if len(levels) <= _MOST_COUNTED_EDGES:
             bins = np.zeros(columns.shape, dtype=np.uint8)
             for level in levels:
@@ -52,49 +57,59 @@ def bin_numbers(X, edges, offsets, missing, dtype, n_jobs):
         else:
             pairs = zip(edges, columns, strict=True)
             bins = np.stack([np.searchsorted(*pair, side="right") for pair in pairs])
-        of_block = np.add(bins, offsets, dtype=dtype)
-        of_block[np.isnan(columns)] = missing
-        numbers[rows] = of_block.T
+
+        numbers_of_block = np.add(bins, offsets, dtype=dtype)
+        numbers_of_block[np.isnan(columns)] = missing
+        numbers[rows] = numbers_of_block.T
 
     height = max(1, _VALUES_PER_BLOCK // X.shape[1])
     in_threads(number, blocks_of_rows(X.shape[0], height), n_jobs)
     return numbers
 
 
-def sparse_indicators(places, n_indicators, dtype):
-    """Return a sparse matrix with a one at the places of each row; negative ones are missing."""
-    n_rows, n_features = places.shape
-    if places.min(initial=0) >= 0:
-        places = places.ravel()
+def sparse_indicators(numbers, n_indicators, dtype):
+    """Return a sparse matrix of shape (n_rows, n_indicators) with ones at the numbers of each row.
+
+    `numbers` has the shape (n_rows, n_features); negative ones are missing.
+    """
+    n_rows, n_features = numbers.shape
+    if numbers.min(initial=0) >= 0:
+        indices = numbers.ravel()
         row_ends = np.arange(0, n_rows * n_features + 1, n_features)
     else:
-        present = places >= 0
-        places = places[present]
+        present = numbers >= 0
+        indices = numbers[present]
         row_ends = np.concatenate(([0], np.cumsum(present.sum(axis=1))))
-    if places.size < 2**31:  # else SciPy takes wider indices for all
+
+    if indices.size < 2**31:  # else SciPy takes wider indices for all
         row_ends = row_ends.astype(np.int32)
-    ones = np.ones(places.size, dtype=dtype)
-    return sparse.csr_array((ones, places, row_ends), shape=(n_rows, n_indicators))
+    ones = np.ones(indices.size, dtype=dtype)
+    return sparse.csr_array((ones, indices, row_ends), shape=(n_rows, n_indicators))
 
 
 def bins_of_indicators(X, offsets):
     """Return the bin numbers of rows of indicators, NaN where a feature has none."""
     bins = np.empty((X.shape[0], len(offsets) - 1))
     for index, (start, stop) in enumerate(pairwise(offsets)):
-        of_feature = X[:, start:stop]
-        of_feature = of_feature.toarray() if sparse.issparse(of_feature) else of_feature
-        bins[:, index] = np.where(of_feature.any(axis=1), of_feature.argmax(axis=1), np.nan)
+        indicators = X[:, start:stop]
+        if sparse.issparse(indicators):
+            indicators = indicators.toarray()
+        bins[:, index] = np.where(indicators.any(axis=1), indicators.argmax(axis=1), np.nan)
+
     return bins
 
 
 def bin_centres(bins, edges, dtype):
     """Return the centre of each bin, given all edges of each feature; NaN stays NaN."""
     centres = np.full(bins.shape, np.nan, dtype=dtype)
-    for index, of_feature in enumerate(edges):
+    for index, edges_of_feature in enumerate(edges):
         present = ~np.isnan(bins[:, index])
         numbers = bins[present, index].astype(np.int64)
-        last_bin = of_feature.size - 2
+        last_bin = edges_of_feature.size - 2
         if np.any((numbers < 0) | (numbers > last_bin)):
             raise ValueError(f"column {index} of X must hold bin numbers, 0 to {last_bin}.")
-        centres[present, index] = ((of_feature[1:] + of_feature[:-1]) * 0.5)[numbers]
+
+        centres_of_feature = (edges_of_feature[1:] + edges_of_feature[:-1]) * 0.5
+        centres[present, index] = centres_of_feature[numbers]
+
     return centres

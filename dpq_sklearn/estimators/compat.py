@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOp
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _get_feature_names, validate_data
 
-from dpq_sklearn.reading.containers import checked_table, library_of, read_matrix
+from dpq_sklearn.reading.containers import library_of, read_matrix
 
 try:  # scikit-learn >= 1.9 lets users choose between sparse matrices and sparse arrays
     from sklearn.utils import _align_api_if_sparse as as_configured_sparse
@@ -45,11 +45,15 @@ def check_names(estimator, X, *, reset):
     validate_data(estimator, X, reset=reset, skip_check_array=True)
 
 
-def checked_matrix(X, n_columns=None, **options):
-    """Return `X` as a matrix of floats after scikit-learn's checks; no error quotes a value."""
+def checked_matrix(table, n_columns=None, **options):
+    """Return a checked table as a matrix of floats after scikit-learn's checks; none quotes a value.
+
+    `options` are those of scikit-learn's `check_array`.
+    """
     options = {"dtype": (np.float64, np.float32), "ensure_all_finite": False} | options
     with np.errstate(all="ignore"):
-        X = check_array(read_matrix(checked_table(X)), **options)
+        X = check_array(read_matrix(table), **options)
+
     if n_columns not in (None, X.shape[1]):
         raise ValueError(f"X has {X.shape[1]} features, but {n_columns} are expected.")
     return X

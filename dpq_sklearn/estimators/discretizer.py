@@ -12,6 +12,7 @@ from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
 from dpq_sklearn.estimators.parameters import DEFAULT_BINS, bins_of_features
 from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_deviations
+from dpq_sklearn.reading.containers import checked_table
 from dpq_sklearn.releases.request import even_probabilities
 
 
@@ -146,11 +147,18 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _transform_rows(self, X):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
         X = compat.checked_matrix(self._checked_table(X, reset=False), dtype=dtype)
-        edges, offsets = self._private_values(), self._indicator_offsets()
+        edges = self._private_values()
+        offsets = self._indicator_offsets()
+
         if self.encode == "ordinal":
-            return binning.bin_numbers(X, edges, 0 * offsets[:-1], np.nan, X.dtype, self.n_jobs)
-        places = binning.bin_numbers(X, edges, offsets[:-1], -1, np.int32, self.n_jobs)
-        indicators = binning.sparse_indicators(places, offsets[-1], X.dtype)
+            return binning.bin_numbers(
+                X, edges, 0 * offsets[:-1], missing=np.nan, dtype=X.dtype, n_jobs=self.n_jobs
+            )
+
+        numbers = binning.bin_numbers(
+            X, edges, offsets[:-1], missing=-1, dtype=np.int32, n_jobs=self.n_jobs
+        )
+        indicators = binning.sparse_indicators(numbers, offsets[-1], X.dtype)
         if self.encode == "onehot-dense":
             return indicators.toarray()
         return compat.as_configured_sparse(indicators)
@@ -160,13 +168,16 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return np.concatenate(([0], np.cumsum(self.n_bins_)))
 
     def _inverse_transform_rows(self, X):
+        table = checked_table(X)
         options = {"ensure_all_finite": "allow-nan"}
+
         if self.encode == "ordinal":
-            X = bins = compat.checked_matrix(X, self.n_features_in_, **options)
+            X = bins = compat.checked_matrix(table, self.n_features_in_, **options)
         else:
             offsets = self._indicator_offsets()
-            X = compat.checked_matrix(X, offsets[-1], accept_sparse="csr", **options)
+            X = compat.checked_matrix(table, offsets[-1], accept_sparse="csr", **options)
             bins = binning.bins_of_indicators(X, offsets)
+
         return binning.bin_centres(bins, self.bin_edges_, X.dtype)
 
     def get_feature_names_out(self, input_features=None):
@@ -186,6 +197,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         names = _check_feature_names_in(self, input_features)
         if self.encode == "ordinal":
             return names
+
         pairs = zip(names, self.n_bins_, strict=True)
         return np.array([f"{name}_{k}.0" for name, n in pairs for k in range(n)], dtype=object)
 
@@ -199,6 +211,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         )
         # Fitting something of the right shape sets all that is not the edges.
         plain.fit(np.stack((np.zeros(self.n_features_in_), self.n_bins_.astype(np.float64))))
+
         plain.set_params(strategy="quantile", dtype=self.dtype)
         plain.bin_edges_ = deepcopy(self.bin_edges_)
         return plain

@@ -10,11 +10,11 @@ DEFAULT_BINS = 5
 def bounds_of_features(bounds, n_features, names=None):
     """Return a checked pair of bounds for each feature, infinite where there is none."""
     if bounds is None or _is_pair(bounds):
-        pairs = [bounds] * n_features
-    else:
-        pairs = _one_a_feature(bounds, n_features, names, "bounds", None)
-        if n_features == 2 and not isinstance(bounds, (list, dict)):
-            _refuse_lows_and_highs(bounds)
+        return [checked_bounds(bounds)] * n_features
+
+    pairs = _one_a_feature(bounds, n_features, names, "bounds", None)
+    if n_features == 2 and not isinstance(bounds, (list, dict)):
+        _refuse_lows_and_highs(bounds)
     return list(map(checked_bounds, pairs))
 
 
@@ -40,6 +40,7 @@ def weights_of_features(weights, n_features, names=None):
     """Return `feature_weights` as positive floats, one per feature, or None."""
     if weights is None:
         return None
+
     weights = _one_a_feature(weights, n_features, names, "feature_weights", 1.0)
     return [checked_positive(weight, "each of feature_weights") for weight in weights]
 
@@ -64,6 +65,7 @@ def _one_a_feature(given, n_features, names, parameter, default):
                 f"names are {known!r}."
             )
         given = [given.get(name, default) for name in known]
+
     if len(given) != n_features:
         raise ValueError(
             f"{parameter} must have one entry for each of the {n_features} features, got "

@@ -11,6 +11,7 @@ from dpq_sklearn.estimators import compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, StrOptions
 from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_deviations
+from dpq_sklearn.reading.containers import checked_table
 from dpq_sklearn.reading.threads import blocks_of_rows, in_threads
 from dpq_sklearn.releases.request import even_probabilities
 
@@ -130,14 +131,21 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         return self._in_blocks(X, lambda rows: self._shares(rows.T, knots).T)
 
     def _inverse_transform_rows(self, X):
-        X = self._writeable(X)
-        limits, plain = np.finfo(X.dtype), self._plain()  # which takes no infinities
-        return self._in_blocks(
-            X, lambda rows: plain.inverse_transform(np.clip(rows, limits.min, limits.max))
-        )
+        X = self._writeable(checked_table(X))
+        plain = self._plain()
+        limits = np.finfo(X.dtype)
 
-    def _writeable(self, X):
-        return compat.checked_matrix(X, self.n_features_in_, copy=self.copy, force_writeable=True)
+        def values(rows):
+            finite = np.clip(rows, limits.min, limits.max)  # scikit-learn takes no infinities
+            return plain.inverse_transform(finite)
+
+        return self._in_blocks(X, values)
+
+    def _writeable(self, table):
+        """Return a checked table as a matrix that may be overwritten."""
+        return compat.checked_matrix(
+            table, self.n_features_in_, copy=self.copy, force_writeable=True
+        )
 
     def _in_blocks(self, X, function):
         """Overwrite `X` with the function of its rows, a block at a time."""
@@ -149,30 +157,40 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         return X
 
     def _shares(self, columns, knots):
-        """Return the distribution function at the values; scikit-learn's to the last bit."""
+        """Return the distribution function at the values; scikit-learn's to the last bit.
+
+        `columns` and the result have the shape (n_features, n_rows), `knots` (n_features, n_knots).
+        """
         columns = np.ascontiguousarray(columns)
-        # In the type in which NumPy compares a column with one number, which scikit-learn does.
-        low, high = knots[:, [0, -1]].T[:, :, None].astype(np.result_type(columns, knots[0, 0]))
-        if self.output_distribution == "uniform":
-            at_low, at_high = columns == low, columns == high
-        else:
-            at_low, at_high = columns - _END < low, columns + _END > high
+        at_low, at_high = self._at_the_ends(columns, knots)
+
         # Neighbours in value are neighbours in memory for np.interp: three times as fast. All
         # columns at once where that is possible: threads seldom need Python's lock.
         order = np.argsort(columns, axis=1)
         ascending = np.take_along_axis(columns, order, axis=1).astype(np.float64, copy=False)
         descending = -ascending
+
         shares = np.empty_like(columns)
-        for index, of_column in enumerate(knots):
+        for index, values in enumerate(knots):
             # Where knots are equal, the two directions take the two ends of the jump: the mean.
-            upwards = np.interp(ascending[index], of_column, self.references_)
-            downwards = np.interp(descending[index], -of_column[::-1], -self.references_[::-1])
+            upwards = np.interp(ascending[index], values, self.references_)
+            downwards = np.interp(descending[index], -values[::-1], -self.references_[::-1])
             shares[index, order[index]] = 0.5 * (upwards - downwards)
+
         shares[at_high] = 1
         shares[at_low] = 0
         if self.output_distribution == "uniform":
             return shares
         return np.clip(ndtri(shares), *_NORMAL_ENDS)
+
+    def _at_the_ends(self, columns, knots):
+        """Return which values are at the lower and which at the upper end of the distribution."""
+        # In the type in which NumPy compares a column with one number, which scikit-learn does.
+        low, high = knots[:, [0, -1]].T[:, :, None].astype(np.result_type(columns, knots[0, 0]))
+
+        if self.output_distribution == "uniform":
+            return columns == low, columns == high
+        return columns - _END < low, columns + _END > high
 
     def _plain(self):
         plain = QuantileTransformer(
@@ -182,17 +200,18 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
             copy=self.copy,
         )
         plain.fit(self.quantiles_)  # something of the right shape; then the private knots
+
         plain.quantiles_ = self.quantiles_.copy()
         plain.references_ = self.references_.copy()
         return plain
 
 
-def knot_references(q):
-    """Return the shares of the knots: the ends, the halving tails, and the quantiles `q`."""
+def knot_references(probabilities):
+    """Return the shares below the knots: the ends, the halving tails, and the probabilities."""
     halvings = 0.5 ** np.arange(TAIL_KNOTS, 0, -1)
-    low_tail = q[0] * halvings
-    high_tail = 1 - (1 - q[-1]) * halvings[::-1]
-    return np.concatenate(([0.0], low_tail, q, high_tail, [1.0]))
+    low_tail = probabilities[0] * halvings
+    high_tail = 1 - (1 - probabilities[-1]) * halvings[::-1]
+    return np.concatenate(([0.0], low_tail, probabilities, high_tail, [1.0]))
 
 
 def knot_values(values, bounds):
@@ -205,6 +224,7 @@ def knot_values(values, bounds):
     """
     low, high = bounds
     mean_gap = (values[-1] - values[0]) / (values.size - 1)
+
     below = _tail_distances(values[1] - values[0], values[0] - low, mean_gap)
     above = _tail_distances(values[-1] - values[-2], high - values[-1], mean_gap)
     knots = np.concatenate((values[0] - below[::-1], values, values[-1] + above))
@@ -216,6 +236,7 @@ def _tail_distances(gap, length, mean_gap):
     if gap == 0:  # an atom at the end holds the tail, but a bound beyond it says that there is more
         end = min(length, (TAIL_KNOTS + 1) * mean_gap) if np.isfinite(length) else 0.0
         return np.append(np.zeros(TAIL_KNOTS), end)
+
     shares = 0.5 ** np.arange(1, TAIL_KNOTS + 1)
     distances = -gap * np.log2(shares + (1 - shares) * np.exp2(-length / gap))
     return np.append(distances, min(length, (TAIL_KNOTS + 1) * gap))

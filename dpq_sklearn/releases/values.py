@@ -24,9 +24,11 @@ def shortest_decimals(grid, cells, columns):
     """
     ends = grid.lower_edges(np.array((cells, cells + 1)), columns)
     lower, upper = np.clip(ends, grid.low[columns], grid.high[columns])
+
     # A number of d digits in the cell, if there is one, is the middle rounded to d digits.
     rounded = _rounded(lower + (upper - lower) / 2)
     candidates = np.vstack((np.zeros(cells.shape), rounded, lower))
+
     is_inside = (lower <= candidates) & (candidates <= upper)
     is_inside &= grid.cells_of(candidates, columns) == cells
     return candidates[is_inside.argmax(axis=0), np.arange(cells.size)]
@@ -42,6 +44,8 @@ def _rounded(values):
     powers = np.arange(_MOST_DIGITS)[:, None] - decades
     exact = np.clip(powers, -_EXACT_POWER, _EXACT_POWER)
     rounded = times_ten_to(np.rint(times_ten_to(values, exact)), -exact)
+
     for row, column in np.argwhere(np.abs(powers) > _EXACT_POWER):
         rounded[row, column] = float(f"{values[column]:.{row}e}")
+
     return rounded
