@@ -12,8 +12,11 @@ import numpy as np
 
 UNBOUNDED = (-math.inf, math.inf)
 
+# Without two bounds the scale of the numbers ends at two to this power, and holds every 64-bit
+# integer.
+LARGEST_EXPONENT = 64
+
 _LONGEST_TEXT = 200
-_END_OF_SCALE = 2.0**64  # without two bounds the scale of the numbers ends there
 
 
 def shown(value):
@@ -64,8 +67,8 @@ def checked_bounds(bounds):
 
     if not low < high:
         rule = "be None or a pair (low, high) of finite numbers, low < high; None is an open end"
-    elif math.inf in (-low, high) and _END_OF_SCALE <= min(abs(low), abs(high)) < math.inf:
-        rule = "have one end within 2^64 of 0 if the other one is open"
+    elif math.inf in (-low, high) and 2.0**LARGEST_EXPONENT <= min(abs(low), abs(high)) < math.inf:
+        rule = f"have one end within 2^{LARGEST_EXPONENT} of 0 if the other one is open"
     elif -math.inf < low and high < math.inf == high - low:
         rule = "have a finite width"
     else:

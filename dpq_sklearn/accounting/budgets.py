@@ -79,11 +79,13 @@ class Budget:
         `n_draws` counts all draws, and `error` is the largest one of a logarithm of a probability.
         """
         ideal = self.amount * (1 - ROUNDING) - _rounding_cost(self, n_draws, error)
+
         if not ideal > self.amount / 2:
             raise BudgetTooSmall(
                 f"{self.unit} must be larger for {n_draws} private numbers: {self.amount:.3g} a "
                 "feature is too little to be guaranteed in floating point."
             )
+
         return Budget(ideal, self.unit)
 
 
@@ -144,6 +146,7 @@ def exponential_cost(eps_of_draws, n_draws, error=DRAW_ERROR):
         amount + _rounding_cost(Budget(amount, unit), n_draws, error)
         for unit, amount in ideal.items()
     ]
+
     return Cost(*(cost * (1 + ROUNDING / 2) for cost in costs))  # less than the budget's reserve
 
 

@@ -73,6 +73,7 @@ class PrivacyLoss:
                 "PrivacyLoss needs eps >= 0, 0 <= delta < 1 and rho >= 0, got "
                 f"eps={self.eps}, delta={self.delta}, rho={self.rho}."
             )
+
         known = math.inf if self.pure_eps is None else self.pure_eps
         object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else known)
         object.__setattr__(self, "neighbours", checked_neighbours(self.neighbours))
@@ -81,6 +82,7 @@ class PrivacyLoss:
         shown = [part.name for part in fields(self) if part.repr]
         if self.eps_in_ledger is not None and self.eps_in_ledger > self.eps:
             shown.append("eps_in_ledger")
+
         parts = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{type(self).__name__}({parts})"
 
@@ -180,7 +182,9 @@ def most_of_each(losses):
     """Return a cost that covers any one of several releases: the largest of each kind."""
     kinds = ("eps", "delta", "rho", "pure_eps")
     most = {kind: max(getattr(loss, kind) for loss in losses) for kind in kinds}
-    return replace(max(losses, key=lambda loss: (loss.delta, loss.pure_eps)), **most)
+
+    dearest = max(losses, key=lambda loss: (loss.delta, loss.pure_eps))
+    return replace(dearest, **most)
 
 
 def best_composition(releases, delta=None):
@@ -192,6 +196,7 @@ def best_composition(releases, delta=None):
     total = compose(releases)
     if delta is None:
         return total
+
     from_rho = eps_of_zcdp(total.rho, delta)
     if total.pure_eps <= from_rho:
         return replace(total, eps=total.pure_eps, delta=0.0)

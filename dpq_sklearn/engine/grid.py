@@ -22,6 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
+from dpq_sklearn.checks import LARGEST_EXPONENT
 from dpq_sklearn.engine.round_numbers import round_numbers_of, times_ten_to
 
 FULL_RESOLUTION = 40  # at most 2^40 cells in a column
@@ -31,8 +32,8 @@ MOST_MEASURE = 2**53
 
 _STEPS_PER_OCTAVE = 2**52  # floats in an octave
 _LARGEST_BITS = np.array(np.finfo(np.float64).max).view(np.int64)  # an edge is never infinite
-# Without bounds the scale is logarithmic from 2^-10 to 2^64, which holds every 64-bit integer.
-_SMALLEST_EXPONENT, _LARGEST_EXPONENT = -10, 64
+# Without bounds the scale is logarithmic from two to this power up to `LARGEST_EXPONENT`.
+_SMALLEST_EXPONENT = -10
 # With bounds it is logarithmic over the octaves below the larger bound: so many, or down to 2^-10.
 _OCTAVES_BETWEEN_BOUNDS = 20
 _MOST_OCTAVES = 1000  # so that the floats on both sides of zero can be counted in 64 bits
@@ -312,11 +313,11 @@ def _fields_of_column(low, high, resolution):
     is_open_high = bool(np.isinf(high))
 
     if is_open_low or is_open_high:
-        largest = float(np.nextafter(2.0**_LARGEST_EXPONENT, 0.0))
+        largest = float(np.nextafter(2.0**LARGEST_EXPONENT, 0.0))
         low = min(max(low, -largest), largest)
         high = max(min(high, largest), -largest)
         exponent = _SMALLEST_EXPONENT
-        n_octaves = 1 + _LARGEST_EXPONENT - _SMALLEST_EXPONENT
+        n_octaves = 1 + LARGEST_EXPONENT - _SMALLEST_EXPONENT
         steps_per_cell = n_octaves * _STEPS_PER_OCTAVE >> (resolution - 1)
     else:
         top = int(np.frexp(max(abs(low), abs(high)))[1])
@@ -377,7 +378,7 @@ def units_between(low, high, decimals):
 
     An open end is at 2^64 units from zero. The first is above the last if there is no point.
     """
-    largest = int(np.nextafter(2.0**_LARGEST_EXPONENT, 0.0))
+    largest = int(np.nextafter(2.0**LARGEST_EXPONENT, 0.0))
 
     def units_and_value(bound):
         units = np.rint(times_ten_to(np.float64(bound), np.array(decimals)))

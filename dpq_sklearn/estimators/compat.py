@@ -46,7 +46,7 @@ def check_names(estimator, X, *, reset):
 
 
 def checked_matrix(table, n_columns=None, **options):
-    """Return a checked table as a matrix of floats after scikit-learn's checks; none quotes a value.
+    """Return a checked table as a matrix of floats, after scikit-learn's checks of its shape.
 
     `options` are those of scikit-learn's `check_array`.
     """

@@ -8,6 +8,7 @@ from itertools import takewhile
 
 import numpy as np
 
+from dpq_sklearn.checks import LARGEST_EXPONENT
 from dpq_sklearn.forecast.enough_data import (
     TOO_FAR_OFF,
     cautious_count,
@@ -46,7 +47,7 @@ def warn_if_noisy(released, error, fewer):
     elif n_piled:
         warn_of_noise(
             f"all edges lie on a bound in {n_piled} of {features}: most rows are there or "
-            "beyond. Use wider bounds, or None for a range that ends at 2^64."
+            f"beyond. Use wider bounds, or None for a range that ends at 2^{LARGEST_EXPONENT}."
         )
 
 

@@ -19,11 +19,17 @@ class QualityReport(dict):
     def __repr__(self):
         rows = self._rows()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        return "\n".join(lines)
 
     def _repr_html_(self):
-        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._rows())
-        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+        rows = ""
+        for row in self._rows():
+            cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+            rows += f"<tr>{cells}</tr>"
+
+        return f"<table>{rows}</table>"
 
 
 def make_report(names, values, errors):
@@ -38,6 +44,7 @@ def make_report(names, values, errors):
         "error_in_bins": errors.round(3),
         "verdict": np.fromiter(map(verdict, errors), dtype=object),
     }
+
     try:
         import pandas
     except ImportError:

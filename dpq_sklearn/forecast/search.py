@@ -48,8 +48,11 @@ class SearchPlan:
 
     def __repr__(self):
         fits = f"{self.n_fits} private fit{'' if self.n_fits == 1 else 's'}"
-        at_most, why = ("at most ", f" ({'; '.join(self.reasons)})") if self.reasons else ("", "")
-        line = f"{at_most}{fits} that cost {at_most}{in_words(self.total)}{why}"
+        line = f"{fits} that cost {in_words(self.total)}"
+        if self.reasons:
+            line = f"at most {fits} that cost at most {in_words(self.total)}"
+            line += f" ({'; '.join(self.reasons)})"
+
         return "\n".join((line, *self.ledger_notes, *self.refusals))
 
 
@@ -97,8 +100,11 @@ def plan_search(estimator, *, cv=None, n_features=None):
             "plan_search takes a GridSearchCV, a RandomizedSearchCV, a Pipeline or another "
             f"estimator, got {shown(estimator)}."
         )
-    fits = _fits(estimator, n_features) * (1 if cv is None else _number_of_folds(cv))
+
+    n_times = 1 if cv is None else _number_of_folds(cv)
+    fits = _fits(estimator, n_features) * n_times
     losses = tuple(fit.loss for fit in fits)
+
     charged = {
         ledger: [fit.loss for fit in fits if fit.ledger == ledger]
         for ledger in dict.fromkeys(fit.ledger for fit in fits)
@@ -106,6 +112,7 @@ def plan_search(estimator, *, cv=None, n_features=None):
     }
     refusals = [ledger.refusal(costs, "all of this") for ledger, costs in charged.items()]
     notes = [ledger.note_about_eps(costs) for ledger, costs in charged.items()]
+
     return SearchPlan(
         n_fits=sum(fit.n_fits for fit in fits),
         total=compose(losses),
@@ -133,36 +140,47 @@ class _Fit(NamedTuple):
 def _fits(estimator, n_features):
     """Return the private fits in one call of ``estimator.fit``."""
     if _is_private(estimator):
-        if n_features is None and getattr(estimator, "delta", 0) > 0:
-            raise ValueError(
-                f"n_features must be given to plan a {type(estimator).__name__} with delta > 0, "
-                "for the number of its columns decides which account it uses, got None."
-            )
-        loss = estimator._planned_loss(n_features=n_features)  # None: the rho of one column
-        ledger = getattr(estimator, "ledger", None)
-        return [_Fit(None if ledger is None else opened(ledger), loss)]
+        return [_private_fit(estimator, n_features)]
+
     if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
         candidates = _candidates(estimator, n_features)
         refit = _one_of(candidates, REFITTED) if estimator.refit else []
         return list(chain(*candidates)) * _number_of_folds(estimator.cv) + refit
+
     fits = [fit for part in _parts(estimator, n_features) for fit in _fits(*part)]
     if getattr(estimator, "memory", None) is not None:
         return [fit._replace(reasons=fit.reasons | {CACHED}) for fit in fits]
     return fits
 
 
+def _private_fit(transformer, n_features):
+    """Return the fit of a private transformer."""
+    if n_features is None and getattr(transformer, "delta", 0) > 0:
+        raise ValueError(
+            f"n_features must be given to plan a {type(transformer).__name__} with delta > 0, for "
+            "the number of its columns decides which account it uses, got None."
+        )
+    loss = transformer._planned_loss(n_features=n_features)  # None: the rho of one column
+
+    ledger = getattr(transformer, "ledger", None)
+    return _Fit(None if ledger is None else opened(ledger), loss)
+
+
 def _one_of(candidates, reason):
     """Return the fits of one of several candidates, not known which: the `reason`."""
     if all(fits == candidates[0] for fits in candidates):
         return candidates[0]
+
     fits = list(chain(*candidates))
     reasons = frozenset({reason}).union(*(fit.reasons for fit in fits))
+
     by_ledger = []
     for ledger in dict.fromkeys(fit.ledger for fit in fits):
         charged = [[fit for fit in fits if fit.ledger == ledger] for fits in candidates]
         loss = most_of_each([compose(fit.loss for fit in fits) for fits in charged])
         n_fits = max(sum(fit.n_fits for fit in fits) for fits in charged)
         by_ledger.append(_Fit(ledger, loss, reasons, n_fits))
+
     return by_ledger
 
 
@@ -172,14 +190,18 @@ def _parts(estimator, n_features):
         steps = [step for _, step in estimator.steps]
         keeps = [isinstance(step, (OneToOneFeatureMixin, str, type(None))) for step in steps]
         return [(step, n_features if all(keeps[:i]) else None) for i, step in enumerate(steps)]
+
     if isinstance(estimator, FeatureUnion):
         return [(part, n_features) for _, part in estimator.transformer_list]
+
     if isinstance(estimator, ColumnTransformer):
         parts = [(part, _n_columns(columns)) for _, part, columns in estimator.transformers]
         parts = [(part, n) for part, n in parts if n != 0]  # nothing selected: not fitted
         return [*parts, (estimator.remainder, None)]
+
     if isinstance(estimator, TransformedTargetRegressor):
         return [(estimator.regressor, n_features), (estimator.transformer, 1)]
+
     if _holds_privacy(estimator):
         raise ValueError(
             f"plan_search does not know how often {type(estimator).__name__} fits the private "
@@ -201,10 +223,12 @@ def _candidates(search, n_features):
     """Return the fits of each candidate; if draws are not known, those of the dearest for all."""
     if isinstance(search, GridSearchCV):
         return _fits_of_settings(search.estimator, ParameterGrid(search.param_grid), n_features)
+
     state = deepcopy(search.random_state)
     draws = ParameterSampler(search.param_distributions, search.n_iter, random_state=state)
     if state is not None:
         return _fits_of_settings(search.estimator, draws, n_features)
+
     dearest = [_dearest_values(search.estimator, space) for space in draws.param_distributions]
     candidates = _fits_of_settings(search.estimator, ParameterGrid(dearest), n_features)
     return [_one_of(candidates, DRAWN)] * len(draws)
@@ -219,11 +243,13 @@ def _dearest_values(estimator, space):
     """Return the parameters that may change the cost: their values, of a range the upper end."""
     steps = estimator.get_params(deep=True) | {"": estimator}
     replaces_steps = _holds_privacy(space)
+
     dearest = {}
     for name, values in space.items():
         owner, _, unit = name.rpartition("__")
         if not replaces_steps and not _holds_privacy(steps.get(owner)):
             continue
+
         low, high = values.support() if hasattr(values, "support") else (-np.inf, np.inf)
         if not hasattr(values, "rvs"):
             dearest[name] = values
@@ -234,12 +260,14 @@ def _dearest_values(estimator, space):
                 "random_state of RandomizedSearchCV must be an int for a plan if it is not known "
                 f"which candidates cost most, as with the distribution of {name!r}, got None."
             )
+
     return dearest
 
 
 def _number_of_folds(cv):
     if isinstance(cv, Iterator):
         raise ValueError("cv must not be an iterator, for a plan would exhaust it.")
+
     try:
         return check_cv(cv).get_n_splits()
     except (TypeError, ValueError) as error:
@@ -263,4 +291,5 @@ def _holds_privacy(thing):
         inside = thing.values()
     elif hasattr(thing, "get_params") and not isinstance(thing, (FrozenEstimator, type)):
         inside = thing.get_params(deep=False).values()
+
     return _is_private(thing) or any(map(_holds_privacy, inside))

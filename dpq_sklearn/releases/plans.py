@@ -162,7 +162,8 @@ def _accounts(request):
     composition covers the choice: its eps is set aside first. In a ledger eps or rho add up
     whatever earlier releases decided, so there nothing is set aside.
     """
-    total, shares = request.budget, request.shares
+    total = request.budget
+    shares = request.shares
 
     count_budget = None
     if request.count is not CountRole.NONE:
