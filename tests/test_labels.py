@@ -388,6 +388,11 @@ def test_the_labels_of_an_extension_are_compared_and_not_their_storage():
     assert found(in_pandas(labels)) == [0, 0, 2, 3, 0]
 
 
+def test_what_is_below_a_mask_need_not_be_a_label():
+    labels = np.ma.array(objects([1, [], 1, {}]), mask=[0, 1, 0, 1])
+    assert found(labels) == [0, 1, 0, 3]
+
+
 def test_big_integers_in_a_multiindex_with_missing_parts_do_not_become_floats():
     parts = [pd.array([BIG, BIG + 1, None, None, BIG], dtype="Int64"), list("aaaba")]
     assert found(pd.MultiIndex.from_arrays(parts)) == [0, 1, 2, 3, 0]
@@ -395,6 +400,13 @@ def test_big_integers_in_a_multiindex_with_missing_parts_do_not_become_floats():
     codes = [[0, 1, -1, -1, 0], [0, 1, 0, 2, 1]]
     index = pd.MultiIndex(levels, codes, verify_integrity=False)  # "a" is there twice
     assert found(index) == [0, 1, 2, 3, 0]
+
+
+def test_a_missing_entry_of_a_multiindex_is_as_missing_as_none():
+    levels = [pd.Index([1.0, np.nan]), pd.Index(["a"])]
+    codes = [[0, 1, -1, 1, 0], [0, 0, 0, -1, -1]]
+    index = pd.MultiIndex(levels, codes, verify_integrity=False)
+    assert found(index) == [0, 1, 1, 3, 4]
 
 
 # The holes of before

@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 from scipy.stats import beta
@@ -24,7 +25,15 @@ from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning, dp_count, dp_hi
 
 CLAIMS = {"eps": 2.0, "rho": 0.5}
 # A slow release is sampled so many times less often.
-SLOWNESS = {"joint_exp": 4, "auto": 4, "agg_tree": 128, "dp_count": 2, "dp_histogram": 2}
+SLOWNESS = {
+    "dask": 64,
+    "batches": 8,
+    "joint_exp": 4,
+    "auto": 4,
+    "agg_tree": 128,
+    "dp_count": 2,
+    "dp_histogram": 2,
+}
 # A wide table has many equal columns, each with its share of the budget: as many samples.
 MOST_COLUMNS = 240
 N_CELLS = 64  # into which outcomes are sorted
@@ -61,10 +70,38 @@ def budget_of(unit, factor=1.0):
     return {"eps": amount} if unit == "eps" else {"eps": None, "rho": amount}
 
 
-def wide_table(mechanism, unit, n_quantiles=1, n_features=1, with_groups=False):
+def fit_rows(binning, X, people):
+    return binning.fit(X)
+
+
+def fit_people(binning, X, people):
+    return binning.fit(X, groups=people)
+
+
+def fit_people_in_batches(binning, X, people):
+    """One person after another; a person's rows are in one batch."""
+    rows = [np.flatnonzero(np.array(people) == person) for person in sorted(set(people))]
+    labels = [[people[row] for row in of_person] for of_person in rows]
+    batches = (X[of_person] for of_person in rows)
+    return binning.fit_batches(batches, groups=labels, groups_are_whole=True)
+
+
+def fit_dask(binning, X, people):
+    """A dask DataFrame, whose partitions are summarized one by one."""
+    import dask
+    import dask.dataframe as dd
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=[f"x{column}" for column in range(X.shape[1])])
+    with dask.config.set(scheduler="synchronous"):
+        return binning.fit(dd.from_pandas(frame, npartitions=2))
+
+
+def wide_table(mechanism, unit, n_quantiles=1, n_features=1, fit=fit_rows):
     """Return a function that draws quantiles: from many columns that are fitted at once.
 
-    An outcome are the edges of `n_features` columns, which share the claim.
+    An outcome are the edges of `n_features` columns, which share the claim. `fit` is the way in
+    which the rows get into the binning.
     """
 
     def draw(values, people, size, random_state):
@@ -78,7 +115,7 @@ def wide_table(mechanism, unit, n_quantiles=1, n_features=1, with_groups=False):
         )
         outcomes = []
         for _ in range(-(-size * n_features // n_columns)):
-            binning.fit(X, groups=people if with_groups else None)
+            fit(binning, X, people)
             edges = np.array([edges[1:-1] for edges in binning.bin_edges_])
             outcomes.append(edges.reshape(-1, n_features * n_quantiles))
         return np.concatenate(outcomes)[:size]
@@ -118,9 +155,13 @@ def all_audits():
             Audit("ind_exp, 2 features", unit, wide_table("ind_exp", unit, n_features=2)),
         ]
         audits += [
-            Audit(f"{name}, people", unit, wide_table(name, unit, with_groups=True), one, 3)
+            Audit(f"{name}, people", unit, wide_table(name, unit, fit=fit_people), one, 3)
             for name in ("aq", "ind_exp")
         ]
+        in_batches = wide_table("aq", unit, fit=fit_people_in_batches)
+        audits.append(Audit("batches, aq, people", unit, in_batches, NEAR, 3))
+        if find_spec("dask") is not None:
+            audits.append(Audit("dask, aq", unit, wide_table("aq", unit, fit=fit_dask)))
         audits += [
             Audit("dp_count", unit, one_by_one(dp_count, unit)),
             Audit("dp_histogram", unit, one_by_one(histogram, unit)),

@@ -1,0 +1,209 @@
+"""AppIndExp and AggTree from their definitions: plain loops that share no code with the package.
+
+Every small dataset, every neighbour, every outcome. The package's weights and draws have to follow
+these distributions, and these have to keep the promise.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from dpq_sklearn.accounting.budgets import Budget
+from dpq_sklearn.engine.random import make_randomness
+from dpq_sklearn.mechanisms import agg_tree
+from dpq_sklearn.mechanisms.agg_tree import AggregateTree
+from tests.enumeration import lumpy_grid, ranks_of_weights, tiny_grid
+from tests.mechanism_helpers import p_value
+from tests.test_ind_exp import IND, cell_chances
+
+RECORD_WEIGHT = 2**18
+QUANTILES = [[0.5], [0.25, 0.5], [0.1, 0.45, 0.9]]
+
+
+def all_datasets(n_cells, most):
+    return list(itertools.product(range(most + 1), repeat=n_cells))
+
+
+def with_one_more(counts):
+    """All datasets that have one record more."""
+    for cell in range(len(counts)):
+        yield tuple(n + (other == cell) for other, n in enumerate(counts))
+
+
+def largest_log_ratio(one, other):
+    assert one.keys() == other.keys()
+    return max(abs(math.log(one[outcome] / other[outcome])) for outcome in one)
+
+
+# AppIndExp
+
+
+def own_chances(counts, measures, q, eps):
+    """The exponential mechanism over cells: how far the rank q n is from the ranks of a cell."""
+    target = q * sum(counts)
+    rate = eps / (2 * max(q, 1 - q))
+    weights = []
+    below = 0
+    for count, measure in zip(counts, measures, strict=True):
+        distance = max(below - target, target - below - count, 0)
+        weights.append(measure * math.exp(-rate * distance))
+        below += count
+    return [weight / math.fsum(weights) for weight in weights]
+
+
+def own_joint(counts, measures, quantiles, eps):
+    """{ascending cells: probability}, with an equal part of eps for each quantile."""
+    of_quantiles = [own_chances(counts, measures, q, eps / len(quantiles)) for q in quantiles]
+    joint = {}
+    for cells in itertools.product(range(len(counts)), repeat=len(quantiles)):
+        chance = math.prod(of[cell] for of, cell in zip(of_quantiles, cells, strict=True))
+        outcome = tuple(sorted(cells))
+        joint[outcome] = joint.get(outcome, 0.0) + chance
+    return joint
+
+
+@pytest.mark.parametrize("quantiles", QUANTILES, ids=str)
+@pytest.mark.parametrize("grid", [tiny_grid(4, 2), lumpy_grid(2, n_cells=4)], ids=["even", "lumpy"])
+def test_weights_of_ind_exp_are_those_of_the_definition(quantiles, grid):
+    """The base measure is what the mechanism draws by where there are no records."""
+    datasets = all_datasets(4, 2)
+    weights = np.array(datasets) * RECORD_WEIGHT
+    found = cell_chances(weights, grid, quantiles, Budget(2.0, "eps"))
+    measures = found[0, 0]
+    for counts, of_dataset in zip(datasets, found, strict=True):
+        for q, chances in zip(quantiles, of_dataset, strict=True):
+            expected = own_chances(counts, measures, q, 2.0 / len(quantiles))
+            np.testing.assert_allclose(chances, expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("quantiles", QUANTILES, ids=str)
+@pytest.mark.parametrize("measures", [(1, 1, 1, 1), (4, 1, 4, 1), (1e-6, 1, 1, 1e-3)], ids=str)
+@pytest.mark.parametrize("eps", [0.3, 2.0])
+def test_ind_exp_is_within_eps_by_its_definition(quantiles, measures, eps):
+    worst = max(
+        largest_log_ratio(
+            own_joint(counts, measures, quantiles, eps), own_joint(more, measures, quantiles, eps)
+        )
+        for counts in all_datasets(4, 2)
+        for more in with_one_more(counts)
+    )
+    assert worst <= eps * (1 + 1e-12)
+
+
+def test_the_definition_of_ind_exp_comes_near_to_eps():
+    """So the test above would notice 1.3 eps: the record leads away from a likely cell."""
+    measures = (1.0, 1e-9, 1e-9, 1e-9)
+    one, other = (own_joint((0, 0, 5, n), measures, [0.5], 2.0) for n in (0, 1))
+    assert 0.999 * 2.0 < largest_log_ratio(one, other) <= 2.0
+
+
+def test_draws_of_ind_exp_follow_the_definition_and_betray_another_eps():
+    counts, quantiles, n_draws = (2, 0, 3, 1), [0.25, 0.5], 8000
+    grid = tiny_grid(4, 2)
+    ranks = ranks_of_weights([np.array(counts) * RECORD_WEIGHT] * n_draws, grid)
+    nothing = np.zeros((1, 4), dtype=np.int64)
+    measures = cell_chances(nothing, grid, quantiles, Budget(2.0, "eps"))[0, 0]
+
+    def p_value_of(eps, seed):
+        drawn = IND.draw(
+            ranks, [quantiles] * n_draws, [Budget(eps, "eps")] * n_draws, make_randomness(seed)
+        )
+        cells, n_drawn = np.unique(np.array(drawn), axis=0, return_counts=True)
+        expected = own_joint(counts, measures, quantiles, 2.0)
+        return p_value(dict(zip(map(tuple, cells.tolist()), n_drawn, strict=True)), expected)
+
+    assert p_value_of(2.0, seed=1) > 1e-3
+    assert p_value_of(2.6, seed=2) < 1e-3
+
+
+# AggTree
+
+
+def own_counts(counts, height, branching):
+    """The counts of all levels of a tree, whose leaves are the cells."""
+    levels = []
+    for depth in range(1, height + 1):
+        width = len(counts) // branching**depth
+        levels += [sum(counts[i : i + width]) for i in range(0, len(counts), width)]
+    return levels
+
+
+def own_noise(rate, value):
+    """The discrete Laplace distribution."""
+    return (1 - math.exp(-rate)) / (1 + math.exp(-rate)) * math.exp(-rate * abs(value))
+
+
+def own_walk(noisy, quantiles):
+    """Cells of a tree of height 1 with a leaf for each cell: where the sum first reaches q n."""
+    cells = []
+    for q in quantiles:
+        sums = list(itertools.accumulate(noisy))
+        wanted = min(q * max(sums[-1], 0), max(sums))
+        cells.append(next(cell for cell, so_far in enumerate(sums) if so_far >= wanted))
+    return tuple(cells)
+
+
+def own_release(counts, quantiles, eps, most):
+    """{cells: probability} for a tree of height 1, over all noises up to `most`."""
+    noises = range(-most, most + 1)
+    chances = [own_noise(eps, noise) for noise in noises]
+    joint = {}
+    for which in itertools.product(range(len(noises)), repeat=len(counts)):
+        noisy = [n + noises[i] for n, i in zip(counts, which, strict=True)]
+        outcome = own_walk(noisy, quantiles)
+        joint[outcome] = joint.get(outcome, 0.0) + math.prod(chances[i] for i in which)
+    return joint
+
+
+@pytest.mark.parametrize(("height", "branching"), [(1, 3), (2, 2), (3, 2)])
+def test_noisy_counts_of_agg_tree_are_within_eps_by_their_definition(height, branching):
+    """Every neighbour, every outcome; each level has an equal part of eps."""
+    eps, worst = 2.0, 0.0
+    n_leaves = branching**height
+    for counts in all_datasets(n_leaves, 1):
+        for more in with_one_more(counts):
+            before, after = (own_counts(data, height, branching) for data in (counts, more))
+            # The noises are independent, so the worst outcome is the worst of each count.
+            loss = sum(
+                max(
+                    abs(math.log(own_noise(eps / height, x - a) / own_noise(eps / height, x - b)))
+                    for x in range(-8, 9)
+                )
+                for a, b in zip(before, after, strict=True)
+            )
+            worst = max(worst, loss)
+    assert worst == pytest.approx(eps, rel=1e-12)
+
+
+@pytest.mark.parametrize("quantiles", [[0.5], [0.3, 0.8]], ids=str)
+def test_releases_of_agg_tree_are_within_eps_by_their_definition(quantiles):
+    eps, releases = 2.0, {}
+    for counts in all_datasets(3, 2):
+        for data in (counts, *with_one_more(counts)):
+            if data not in releases:
+                releases[data] = own_release(data, quantiles, eps, most=7)
+    worst = 0.0
+    for counts in all_datasets(3, 2):
+        for more in with_one_more(counts):
+            worst = max(worst, largest_log_ratio(releases[counts], releases[more]))
+    assert eps / 2 < worst <= eps * (1 + 1e-3)  # noises beyond 7 are left out
+
+
+def test_draws_of_agg_tree_follow_the_definition_and_betray_another_eps(monkeypatch):
+    """With records of weight 1, whose noise can be enumerated."""
+    monkeypatch.setattr(agg_tree, "RECORD_WEIGHT", 1)
+    counts, quantiles, n_draws = (2, 1, 3), [0.3, 0.8], 4000
+    tree = AggregateTree(height=1, branching=3)
+    ranks = ranks_of_weights([counts] * n_draws, tiny_grid(3, 1))
+    expected = own_release(counts, quantiles, 2.0, most=9)
+
+    def p_value_of(eps, seed):
+        budgets = [Budget(eps, "eps")] * n_draws
+        drawn = tree.draw(ranks, [quantiles] * n_draws, budgets, make_randomness(seed))
+        cells, n_drawn = np.unique(np.array(drawn), axis=0, return_counts=True)
+        return p_value(dict(zip(map(tuple, cells.tolist()), n_drawn, strict=True)), expected)
+
+    assert p_value_of(2.0, seed=1) > 1e-3
+    assert p_value_of(2.6, seed=2) < 1e-3
