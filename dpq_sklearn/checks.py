@@ -11,6 +11,7 @@ from os import PathLike
 import numpy as np
 
 UNBOUNDED = (-math.inf, math.inf)
+MOST_DECIMALS = 15
 
 # Without two bounds the scale of the numbers ends at two to this power, and holds every 64-bit
 # integer.
@@ -77,6 +78,19 @@ def checked_bounds(bounds):
     is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
     is_scalars = is_short and all(end is None or np.isscalar(end) for end in bounds)
     raise ValueError(f"bounds must {rule}, got {repr(bounds) if is_scalars else shown(bounds)}.")
+
+
+def checked_decimals(decimals):
+    """Return `decimals` as an int, or None, or raise a ValueError that says why not."""
+    if decimals is None:
+        return None
+    is_int = isinstance(decimals, Integral) and not isinstance(decimals, (bool, np.bool_))
+    if not is_int or abs(decimals) > MOST_DECIMALS:
+        raise ValueError(
+            f"decimals must be None, 'schema' or integers from -{MOST_DECIMALS} to "
+            f"{MOST_DECIMALS}, got {shown(decimals)}."
+        )
+    return int(decimals)
 
 
 def _finite(value):

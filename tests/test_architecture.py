@@ -64,6 +64,7 @@ READING_ORDER = [
     "reading.containers",
     "reading.labels",
     "reading.groups",
+    "reading.schema",
     "reading.summaries",
     "reading.sources",
     "reading.engines.protocol",

@@ -78,6 +78,9 @@ class Grid(Protocol):
         On a lattice it is the least point.
         """
 
+    def upper_edges(self, cells, columns):
+        """Return the upper end of each cell; on a lattice the last point in it."""
+
     def measure_before(self, cells, columns):
         """Return the grid measure of all cells before each of these."""
 
@@ -176,6 +179,15 @@ class FloatGrid:
         from_zero = cells + self._origin[columns]
         units = self._values_at(from_zero * self.steps_per_cell[columns], columns)
         return self._in_values(units, columns)
+
+    def upper_edges(self, cells, columns):
+        """Return the upper end of each cell; on a lattice the last point in it."""
+        columns = self._index(columns)
+        edges = self.lower_edges(cells + 1, columns)
+        if self.decimals is None:
+            return edges
+        units = self._in_units(edges, columns)
+        return self._in_values(units - self.is_lattice[columns], columns)
 
     @cached_property
     def _origin(self):

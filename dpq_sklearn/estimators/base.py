@@ -28,7 +28,7 @@ from dpq_sklearn.estimators.compat import (
     output_container,
 )
 from dpq_sklearn.estimators.noise_warning import warn_if_noisy
-from dpq_sklearn.estimators.parameters import bounds_of_features, weights_of_features
+from dpq_sklearn.estimators.parameters import lattices_of_features, weights_of_features
 from dpq_sklearn.estimators.report import make_report
 from dpq_sklearn.forecast.enough_data import cautious_count, chosen_plan, errors_in_bins
 from dpq_sklearn.mechanisms.registry import MECHANISMS
@@ -36,6 +36,7 @@ from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
 from dpq_sklearn.reading.engines.protocol import RowMap
 from dpq_sklearn.reading.engines.registry import collection_of
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.schema import dtypes_of
 from dpq_sklearn.reading.sources import Batches
 from dpq_sklearn.reading.threads import Progress
 from dpq_sklearn.releases.plans import plan_choice, plan_quantiles
@@ -62,6 +63,11 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     bounds : None, pair, list of pairs or dict, default=None
         Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
         one for each, by position or name. None is an open end. Values outside are clipped.
+    decimals : None, int, array-like, dict or "schema", default=None
+        What is publicly known of the numbers: how many decimals they have, 0 for whole numbers, -3
+        for thousands; one for all features, or one for each by position or name. Values are rounded
+        to it. None is unknown. "schema" takes integers and booleans at their word: only for types
+        that were declared, and not guessed from the values as by ``read_csv``.
     feature_weights : array-like, dict or None, default=None
         Weights by which the features share the budget. None is equal shares.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
@@ -108,6 +114,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         "delta": [Interval(Real, 0, 1, closed="left")],
         "rho": [Interval(Real, 0, None, closed="neither"), None],
         "bounds": ["array-like", dict, None],
+        "decimals": [Integral, "array-like", dict, StrOptions({"schema"}), None],
         "feature_weights": ["array-like", dict, None],
         "mechanism": [StrOptions(set(MECHANISMS))],
         "resolution": [Interval(Integral, 1, FULL_RESOLUTION, closed="both"), None],
@@ -163,9 +170,14 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             collection = collection_of(X, groups)
             table = draft._checked_table(collection.typed_rows(), reset=True)
             source = collection.source(table, self.n_jobs)
-            return self._fit_draft(
-                draft, source, groups=groups, budget=budget, randomness=randomness, method="fit"
+            plan = draft._plan(
+                table.shape[1],
+                budget,
+                source.default_resolution,
+                neighbours_of(groups),
+                dtypes_of(table),
             )
+            return self._fit_draft(draft, plan, source, randomness, method="fit")
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_batches(
@@ -221,14 +233,14 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             if first is None:
                 raise ValueError("batches must hold at least one batch, got none.")
             source = Batches(chain([first], tables), self.n_jobs, Progress(verbose, callback))
-            return self._fit_draft(
-                draft,
-                source,
-                groups=groups,
-                budget=budget,
-                randomness=randomness,
-                method="fit_batches",
+            plan = draft._plan(
+                first[0].shape[1],
+                budget,
+                source.default_resolution,
+                neighbours_of(groups),
+                dtypes_of(first[0]),
             )
+            return self._fit_draft(draft, plan, source, randomness, method="fit_batches")
 
     def _checked_batches(self, batches, groups):
         """Yield each batch as a checked table with its groups, or None."""
@@ -258,20 +270,18 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
-    def _fit_draft(self, draft, source, *, groups, budget, randomness, method):
-        """Plan, pay, read and draw; then take over what the draft has become.
+    def _fit_draft(self, draft, plan, source, randomness, *, method):
+        """Pay for a plan, read and draw; then take over what the draft has become.
 
         A failure before the price is paid leaves an earlier fit as it was. A failure after that
         leaves nothing fitted.
         """
-        n_features = draft.n_features_in_
-        plan = draft._plan(n_features, budget, source.default_resolution, neighbours_of(groups))
         paid = pay(
             plan,
             self.ledger,
             randomness,
             what=f"{type(self).__name__}.{method}",
-            columns=getattr(draft, "feature_names_in_", n_features),
+            columns=getattr(draft, "feature_names_in_", draft.n_features_in_),
             detail=f"{self._quantiles_parameter}={getattr(self, self._quantiles_parameter)}",
         )
 
@@ -327,23 +337,35 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     def _without_names(self):
         """Return a copy whose parameters hold no names of features: without data none are known."""
         weights = None if isinstance(self.feature_weights, dict) else self.feature_weights
-        return self._with(feature_weights=weights, bounds=None)
+        return self._with(feature_weights=weights, bounds=None, decimals=None)
 
     def _least_features(self):
         """Return how many features there are, as far as parameters tell: one entry for each."""
         return np.size(self.feature_weights)
 
-    def _plan(self, n_features, budget, resolution=FULL_RESOLUTION, neighbours=Neighbours.ROWS):
-        """Return the plan of a fit; `resolution` is what the parameter means if it is None."""
+    def _plan(
+        self,
+        n_features,
+        budget,
+        resolution=FULL_RESOLUTION,
+        neighbours=Neighbours.ROWS,
+        dtypes=None,
+    ):
+        """Return the plan of a fit; `resolution` is what the parameter means if it is None.
+
+        The `dtypes` of the columns are looked at only if a user vouches for them.
+        """
         names = getattr(self, "feature_names_in_", None)
         candidates = self._candidate_probabilities(n_features, names)
-        bounds = bounds_of_features(self.bounds, n_features, names)
+        bounds, decimals = lattices_of_features(
+            self.bounds, self.decimals, n_features, names, dtypes
+        )
         weights = weights_of_features(self.feature_weights, n_features, names)
         is_choice = len(candidates) > 1
 
         requests = [
             Request(
-                columns=map(Column, probabilities, bounds),
+                columns=map(Column, probabilities, bounds, decimals),
                 budget=budget,
                 mechanism_name=self.mechanism,
                 weights=weights,

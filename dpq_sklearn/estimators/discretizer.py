@@ -87,6 +87,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         rho=None,
         encode="onehot",
         bounds=None,
+        decimals=None,
         feature_weights=None,
         mechanism="aq",
         dtype=None,
@@ -101,6 +102,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.rho = rho
         self.encode = encode
         self.bounds = bounds
+        self.decimals = decimals
         self.feature_weights = feature_weights
         self.mechanism = mechanism
         self.dtype = dtype

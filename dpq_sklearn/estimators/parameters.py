@@ -2,7 +2,8 @@
 
 from numbers import Integral, Real
 
-from dpq_sklearn.checks import checked_bounds, checked_positive, shown
+from dpq_sklearn.checks import checked_bounds, checked_decimals, checked_positive, shown
+from dpq_sklearn.reading.schema import within_schema
 
 DEFAULT_BINS = 5
 
@@ -34,6 +35,23 @@ def _refuse_lows_and_highs(bounds):
         "bounds of two features must be a list of pairs [(low, high), (low, high)] or a dict "
         f"{{name: (low, high)}}, got {shown(bounds)}, which could also be all lows and all highs."
     )
+
+
+def decimals_of_features(decimals, n_features, names=None):
+    """Return the decimals of the lattice of each feature, None where it is not known."""
+    if decimals is None or isinstance(decimals, Integral):
+        entries = [decimals] * n_features
+    else:
+        entries = _one_a_feature(decimals, n_features, names, "decimals", None)
+    return list(map(checked_decimals, entries))
+
+
+def lattices_of_features(bounds, decimals, n_features, names=None, dtypes=None):
+    """Return the bounds and the decimals of each feature; "schema" asks for the dtypes."""
+    bounds = bounds_of_features(bounds, n_features, names)
+    if isinstance(decimals, str):  # "schema"
+        return within_schema(dtypes or [None] * n_features, bounds)
+    return bounds, decimals_of_features(decimals, n_features, names)
 
 
 def weights_of_features(weights, n_features, names=None):

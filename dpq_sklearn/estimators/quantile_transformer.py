@@ -87,6 +87,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         rho=None,
         output_distribution="uniform",
         bounds=None,
+        decimals=None,
         feature_weights=None,
         mechanism="aq",
         copy=True,
@@ -101,6 +102,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.rho = rho
         self.output_distribution = output_distribution
         self.bounds = bounds
+        self.decimals = decimals
         self.feature_weights = feature_weights
         self.mechanism = mechanism
         self.copy = copy

@@ -74,7 +74,7 @@ def read_matrix(X, first_column=0):
 
 
 def _matrix_of(X, first_column):
-    labels, dtypes, columns = _columns_of(X, first_column)
+    labels, dtypes, columns = columns_of(X, first_column)
     kinds = set(dtypes)
     if kinds and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in kinds):
         common = np.result_type(*kinds)
@@ -139,7 +139,7 @@ def _with_dtypes(X, name):
 
 def _check_dtypes(X):
     """Raise for the first dtype that holds neither real numbers nor objects, which may be such."""
-    labels, dtypes, _ = _columns_of(X)
+    labels, dtypes, _ = columns_of(X)
     if all(map(_may_hold_numbers, set(dtypes))):
         return
     pairs = zip(labels, dtypes, strict=True)
@@ -219,7 +219,7 @@ def _n_dimensions(X):
     return len(getattr(X, "shape", (None,)))  # the arrays of Arrow have no shape
 
 
-def _columns_of(X, first_column=0):
+def columns_of(X, first_column=0):
     """Return what messages call each column, its dtype, and the columns; reads no cell."""
     if _n_dimensions(X) == 1:
         return ["x"], [X.type if library_of(X) == "pyarrow" else X.dtype], [X]

@@ -58,6 +58,8 @@ class Table:
 
         def fill_and_sort(block):
             fill_columns(columns[block], X[:, block])
+            for column in np.flatnonzero(grid.is_lattice[block]) + block.start:
+                columns[column] = grid.on_lattices(columns[column], column)
             columns[block].sort(axis=1)
 
         self._in_threads(fill_and_sort, X.shape[1])

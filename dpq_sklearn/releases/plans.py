@@ -147,7 +147,7 @@ def plan_quantiles(request):
 
     return Plan(
         request=request,
-        grid=make_grid(request.bounds, request.resolution),
+        grid=make_grid(request.bounds, request.resolution, request.decimals),
         budgets=account.budgets,
         count_budget=account.count_budget,
         loss=replace(loss, mechanism=request.mechanism_name, events=counted(events)),

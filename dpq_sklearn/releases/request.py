@@ -9,7 +9,7 @@ import numpy as np
 from dpq_sklearn.accounting.budgets import TotalBudget, feature_shares
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.checks import UNBOUNDED, shown
-from dpq_sklearn.engine.grid import FULL_RESOLUTION
+from dpq_sklearn.engine.grid import FULL_RESOLUTION, units_between
 from dpq_sklearn.mechanisms.protocol import Mechanism
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 
@@ -28,6 +28,7 @@ class Column:
 
     probabilities: tuple  # which quantiles: ascending, distinct, strictly between 0 and 1
     bounds: tuple = UNBOUNDED  # checked (`checked_bounds`): infinite where an end is open
+    decimals: int | None = None  # those of a lattice on which all values lie; None is unknown
 
     def __post_init__(self):
         given = self.probabilities
@@ -40,6 +41,14 @@ class Column:
                 f"and 1, got {shown(given)}."
             )
         object.__setattr__(self, "probabilities", probabilities)
+
+        if self.decimals is not None:
+            first, last = units_between(*self.bounds, self.decimals)
+            if first > last:
+                raise ValueError(
+                    "bounds must have a number with the given decimals between them, got "
+                    f"{self.bounds!r} and decimals={self.decimals}."
+                )
 
 
 @lru_cache(maxsize=256)  # columns mostly want the same quantiles
@@ -89,6 +98,11 @@ class Request:
     def bounds(self):
         """The bounds of each column."""
         return tuple(column.bounds for column in self.columns)
+
+    @property
+    def decimals(self):
+        """The decimals of the lattice of each column, or None."""
+        return tuple(column.decimals for column in self.columns)
 
     @property
     def shares(self):

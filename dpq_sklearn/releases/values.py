@@ -20,9 +20,9 @@ def shortest_decimals(grid, cells, columns):
     """Return for each cell the number with the fewest decimal digits that lies in it.
 
     An age's cell gives 37.0, zero's cell gives 0.0. Where no float of up to 16 digits maps back
-    (a grid as fine as floats) it is the cell's lower end.
+    (a grid as fine as floats) it is the cell's lower end. On a lattice it is a point.
     """
-    ends = grid.lower_edges(np.array((cells, cells + 1)), columns)
+    ends = np.array((grid.lower_edges(cells, columns), grid.upper_edges(cells, columns)))
     lower, upper = np.clip(ends, grid.low[columns], grid.high[columns])
 
     # A number of d digits in the cell, if there is one, is the middle rounded to d digits.

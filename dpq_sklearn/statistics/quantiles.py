@@ -5,10 +5,12 @@ from numbers import Integral
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
-from dpq_sklearn.checks import checked_bounds, checked_probabilities, shown
+from dpq_sklearn.checks import checked_bounds, checked_decimals, checked_probabilities, shown
 from dpq_sklearn.engine.random import make_randomness
+from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_column, no_data_in_frames
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.schema import dtypes_of, within_schema
 from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.release import pay, release
@@ -23,6 +25,7 @@ def dp_quantiles(
     delta=0.0,
     rho=None,
     bounds=None,
+    decimals=None,
     mechanism="aq",
     groups=None,
     random_state=None,
@@ -49,6 +52,11 @@ def dp_quantiles(
     bounds : None or (low, high), default=None
         Public bounds that the numbers are clipped to; one of them may be None. None needs no
         knowledge of the data and reads none from them. Never take bounds from the data themselves.
+    decimals : None, int or "schema", default=None
+        How many decimals the numbers have, if that is publicly known: 0 for whole numbers, 2 for
+        cents, -3 for thousands. They are rounded to it, and so are the quantiles. None is unknown.
+        "schema" is 0 if `x` has a type of integers or booleans, which must have been declared, and
+        not guessed from the numbers.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
         "aq" is ApproximateQuantiles. "joint_exp" draws all quantiles at once and is somewhat more
         accurate for a few small numbers of quantiles, "auto" uses it where that is so. "ind_exp"
@@ -88,20 +96,29 @@ def dp_quantiles(
     """
     probabilities = checked_probabilities(q, "q")
     ascending, inverse = np.unique(probabilities, return_inverse=True)
-    request = Request(
-        columns=[Column(ascending, checked_bounds(bounds))],
-        budget=TotalBudget(eps, delta, rho),
-        mechanism_name=mechanism,
-        neighbours=neighbours_of(groups),
-        is_added_up=ledger is not None,
-    )
-    plan = plan_quantiles(request)
+    budget = TotalBudget(eps, delta, rho)
+    checked_mechanism(mechanism, with_groups=groups is not None)
+    bounds = checked_bounds(bounds)
+    is_schema = isinstance(decimals, str) and decimals == "schema"
+    if not is_schema:
+        decimals = checked_decimals(decimals)
     randomness = make_randomness(random_state)
 
     with no_data_in_frames():
         x = checked_column(x)
         if groups is not None:
             groups = checked_groups(groups, len(x))
+        if is_schema:
+            (bounds,), (decimals,) = within_schema(dtypes_of(x), [bounds])
+
+    request = Request(
+        columns=[Column(ascending, bounds, decimals)],
+        budget=budget,
+        mechanism_name=mechanism,
+        neighbours=neighbours_of(groups),
+        is_added_up=ledger is not None,
+    )
+    plan = plan_quantiles(request)
 
     detail = f"{ascending.size} quantiles"
     paid = pay(plan, ledger, randomness, what="dp_quantiles", columns=1, detail=detail)
@@ -122,6 +139,7 @@ def sanitize(
     delta=0.0,
     rho=None,
     bounds=None,
+    decimals=None,
     mechanism="aq",
     groups=None,
     random_state=None,
@@ -139,7 +157,7 @@ def sanitize(
     n_samples : int
         How many points to make: a public number, chosen without looking at the data. More points
         are noisier; the number of private rows itself is private and not a good choice.
-    eps, delta, rho, bounds, mechanism, groups, random_state, ledger, return_privacy
+    eps, delta, rho, bounds, decimals, mechanism, groups, random_state, ledger, return_privacy
         As in :func:`dp_quantiles`.
 
     Returns
@@ -172,6 +190,7 @@ def sanitize(
             delta=delta,
             rho=rho,
             bounds=bounds,
+            decimals=decimals,
             mechanism=mechanism,
             groups=groups,
             random_state=random_state,

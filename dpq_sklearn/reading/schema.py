@@ -1,0 +1,56 @@
+"""Schemas: what the types of columns say about their numbers, for those who vouch for the types.
+
+A type that was guessed from the values depends on the data: ``read_csv`` makes int64 of a column
+until one row more holds 3.5, or nothing. So nothing here is used unless a user asks for it by
+``decimals="schema"``.
+"""
+
+import re
+
+import numpy as np
+
+from dpq_sklearn.reading.containers import columns_of
+
+_INTEGERS = r"(sparse\[|dictionary<values=)?u?int\d"
+_BOOLEANS = r"(sparse\[|dictionary<values=)?bool"
+_BOUNDS_OF_TYPES = {"uint8": (0.0, 255.0), "uint16": (0.0, 65535.0)}
+
+
+def dtypes_of(X):
+    """Return the dtype of each column of a checked table; reads no cell."""
+    return columns_of(X)[1]
+
+
+def within_schema(dtypes, bounds):
+    """Return the bounds and the decimals of columns with these dtypes: lists.
+
+    Integers and booleans have no decimals. Booleans and small unsigned integers are bounds where
+    none are given. What other types hold is not known.
+    """
+    of_types = list(map(_bounds_and_decimals, dtypes))
+    return (
+        [
+            _intersection(*pair)
+            for pair in zip(bounds, (found for found, _ in of_types), strict=True)
+        ],
+        [decimals for _, decimals in of_types],
+    )
+
+
+def _bounds_and_decimals(dtype):
+    if str(dtype) == "category":
+        dtype = dtype.categories.dtype
+    name = str(dtype).lower()
+    if re.match(_BOOLEANS, name):
+        return (0.0, 1.0), 0
+    if re.match(_INTEGERS, name):
+        named = (found for of_type, found in _BOUNDS_OF_TYPES.items() if of_type in name)
+        return next(named, (-np.inf, np.inf)), 0
+    return (-np.inf, np.inf), None
+
+
+def _intersection(given, of_type):
+    """Return given bounds, and where an end is open that of the type, unless they are disjoint."""
+    low = given[0] if np.isfinite(given[0]) else of_type[0]
+    high = given[1] if np.isfinite(given[1]) else of_type[1]
+    return (low, high) if low < high else given
