@@ -31,6 +31,7 @@ from dpq_sklearn import (
     PrivacyLoss,
     expected_rank_error,
 )
+from tests.planning import give_releases_one_id_and_time
 
 BOTH = [DPKBinsDiscretizer(encode="ordinal"), DPQuantileTransformer(n_quantiles=7)]
 both = pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
@@ -98,8 +99,9 @@ def without_numbers(text):
 
 @both
 @pytest.mark.parametrize("extra", [[0.0], [1e300], [-np.inf], [np.nan]])
-def test_one_row_more_changes_the_released_numbers_only(estimator, extra, X):
+def test_one_row_more_changes_the_released_numbers_only(estimator, extra, X, monkeypatch):
     """The whole state, the repr, the HTML and the pickle's shape, with frozen randomness."""
+    give_releases_one_id_and_time(monkeypatch)
     one = clone(estimator).set_params(random_state=0).fit(X)
     other = clone(estimator).set_params(random_state=0).fit(np.vstack((X, np.repeat(extra, 3))))
     states = [dict(walk(vars(fitted))) for fitted in (one, other)]

@@ -40,7 +40,7 @@ from dpq_sklearn.reading.groups import _FEW_ROWS, checked_groups, weights_of_row
 from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.reading.summaries import summarize
 from tests.enumeration import around_cells, place_weights, tiny_grid, whole_node
-from tests.planning import request_of
+from tests.planning import give_releases_one_id_and_time, request_of
 from tests.test_aq import OTHERS, with_person
 from tests.test_estimators import released, walk, without_numbers
 
@@ -321,8 +321,9 @@ def test_labels_are_read_when_the_price_is_paid(name, tmp_path):
 
 @both
 @pytest.mark.parametrize("n_more", [1, 3])
-def test_one_person_more_changes_the_released_numbers_only(estimator, n_more, rng):
+def test_one_person_more_changes_the_released_numbers_only(estimator, n_more, rng, monkeypatch):
     """The whole state, the repr, the HTML and the pickle's length, with frozen randomness."""
+    give_releases_one_id_and_time(monkeypatch)
     X, groups = rng.normal(size=(400, 3)), [f"secret-{i % 90}" for i in range(400)]
     more = np.vstack((X, rng.normal(size=(n_more, 3))))
     fits = [

@@ -51,7 +51,7 @@ from tests.enumeration import (
     tiny_grid,
     with_neighbours,
 )
-from tests.planning import plan_of_fit
+from tests.planning import give_releases_one_id_and_time, plan_of_fit
 from tests.test_counts import log_chances
 
 BOTH = [DPKBinsDiscretizer("auto"), DPQuantileTransformer()]
@@ -544,6 +544,7 @@ def released_alike(monkeypatch, n_rows):
         values = [np.round(np.linspace(-1, 1, len(q)), 3) for q in self.request.probabilities]
         return Release(values, n_rows, self)
 
+    give_releases_one_id_and_time(monkeypatch)
     monkeypatch.setattr(Plan, "draw_count", draw_count)
     monkeypatch.setattr(Plan, "draw_quantiles", draw_quantiles)
 

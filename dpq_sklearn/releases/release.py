@@ -32,12 +32,13 @@ def pay(plan, ledger, randomness, **description):
 
     The `description` is public: what is released, of which columns, and details.
     """
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    price = replace(plan.loss, os_randomness=randomness.from_os, time=now)
-
+    price = replace(plan.loss, os_randomness=randomness.from_os, time=_now())
     loss = charge(ledger, price, **description)
-
     return PaidPlan(plan, randomness, loss)
+
+
+def _now():
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def release(paid, source):
