@@ -4,6 +4,7 @@ from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.displays import DPQuantileDisplay
 from dpq_sklearn.estimators.discretizer import DPKBinsDiscretizer
 from dpq_sklearn.estimators.quantile_transformer import DPQuantileTransformer
+from dpq_sklearn.estimators.robust_scaler import DPRobustScaler
 from dpq_sklearn.forecast.enough_data import PrivacyNoiseWarning
 from dpq_sklearn.forecast.expected_error import expected_rank_error, suggest_n_bins
 from dpq_sklearn.forecast.search import plan_search
@@ -22,6 +23,7 @@ __all__ = [
     "DPKBinsDiscretizer",
     "DPQuantileDisplay",
     "DPQuantileTransformer",
+    "DPRobustScaler",
     "LedgerError",
     "PrivacyLedger",
     "PrivacyLoss",

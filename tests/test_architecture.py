@@ -86,6 +86,7 @@ READING_ORDER = [
     "estimators.binning",
     "estimators.discretizer",
     "estimators.quantile_transformer",
+    "estimators.robust_scaler",
     "displays",
     "statements.inside",
     "statements.privacy_of",

@@ -21,13 +21,14 @@ from dpq_sklearn import (
     BudgetExceededError,
     DPKBinsDiscretizer,
     DPQuantileTransformer,
+    DPRobustScaler,
     PrivacyLedger,
 )
 from dpq_sklearn.mechanisms.registry import MECHANISMS
 from dpq_sklearn.reading import sources
 from dpq_sklearn.reading.threads import Progress, blocks_of_columns, blocks_of_rows, in_threads
 
-TRANSFORMERS = [DPKBinsDiscretizer, DPQuantileTransformer]
+TRANSFORMERS = [DPKBinsDiscretizer, DPQuantileTransformer, DPRobustScaler]
 each_transformer = pytest.mark.parametrize("Transformer", TRANSFORMERS)
 
 

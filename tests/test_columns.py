@@ -19,6 +19,7 @@ import dpq_sklearn
 from dpq_sklearn import (
     DPKBinsDiscretizer,
     DPQuantileTransformer,
+    DPRobustScaler,
     PrivacyLedger,
     dp_count,
     dp_histogram,
@@ -522,7 +523,7 @@ def test_a_lazy_frame_is_to_be_collected(ledger):
     assert ledger.records() == []
 
 
-@pytest.mark.parametrize("Transformer", [DPKBinsDiscretizer, DPQuantileTransformer])
+@pytest.mark.parametrize("Transformer", [DPKBinsDiscretizer, DPQuantileTransformer, DPRobustScaler])
 def test_sample_weight_is_refused_in_the_name_of_the_public_class(Transformer, ledger):
     for method in ("fit", "fit_transform"):
         with pytest.raises(TypeError, match="what a row costs") as caught:
@@ -536,11 +537,15 @@ def test_sample_weight_is_refused_in_the_name_of_the_public_class(Transformer, l
     assert ledger.records() == []
 
 
-@pytest.mark.parametrize("Transformer", [DPKBinsDiscretizer, DPQuantileTransformer])
+@pytest.mark.parametrize("Transformer", [DPKBinsDiscretizer, DPQuantileTransformer, DPRobustScaler])
 @pytest.mark.parametrize("method", ["transform", "inverse_transform"])
 def test_transforms_read_as_fits_do(Transformer, method):
-    options = {"encode": "ordinal"} if Transformer is DPKBinsDiscretizer else {}
-    fitted = Transformer(2, random_state=0, **options).fit([[0.0], [1.0]])
+    options = {
+        DPKBinsDiscretizer: {"n_bins": 2, "encode": "ordinal"},
+        DPQuantileTransformer: {"n_quantiles": 2},
+        DPRobustScaler: {},
+    }
+    fitted = Transformer(random_state=0, **options[Transformer]).fit([[0.0], [1.0]])
     transform = getattr(fitted, method)
     masked = np.ma.array([[0.0], [-999.0]], mask=[[0], [1]])
     np.testing.assert_array_equal(transform(masked), transform([[0.0], [None]]))

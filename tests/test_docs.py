@@ -122,7 +122,8 @@ def test_public_functions_list_their_parameters_and_returns(thing):
 
 
 @pytest.mark.parametrize(
-    "name", ["DPKBinsDiscretizer", "DPQuantileTransformer", "dp_quantiles", "sanitize"]
+    "name",
+    ["DPKBinsDiscretizer", "DPQuantileTransformer", "DPRobustScaler", "dp_quantiles", "sanitize"],
 )
 def test_releases_state_their_privacy(name):
     assert "**Privacy.**" in inspect.getdoc(getattr(dpq_sklearn, name))

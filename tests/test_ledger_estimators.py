@@ -17,6 +17,7 @@ from dpq_sklearn import (
     BudgetExceededError,
     DPKBinsDiscretizer,
     DPQuantileTransformer,
+    DPRobustScaler,
     LedgerError,
     PrivacyLedger,
     dp_quantiles,
@@ -24,7 +25,7 @@ from dpq_sklearn import (
     sanitize,
 )
 
-TRANSFORMERS = [DPKBinsDiscretizer, DPQuantileTransformer]
+TRANSFORMERS = [DPKBinsDiscretizer, DPQuantileTransformer, DPRobustScaler]
 transformers = pytest.mark.parametrize("Transformer", TRANSFORMERS)
 
 

@@ -9,7 +9,7 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer
+from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, DPRobustScaler
 
 ESTIMATORS = [
     DPKBinsDiscretizer(),
@@ -23,6 +23,9 @@ ESTIMATORS = [
     DPQuantileTransformer(bounds=(-10, 10)),
     DPQuantileTransformer(delta=1e-6),
     DPQuantileTransformer(eps=None, rho=0.5, n_quantiles=7),
+    DPRobustScaler(),
+    DPRobustScaler(bounds=(-10, 10), unit_variance=True, clip=5),
+    DPRobustScaler(delta=1e-6, with_centering=False),
 ]
 
 # Not part of parametrize_with_checks, but expected of every estimator in scikit-learn.

@@ -26,6 +26,7 @@ from sklearn.preprocessing import (
 from dpq_sklearn import (
     DPKBinsDiscretizer,
     DPQuantileTransformer,
+    DPRobustScaler,
     PrivacyLedger,
     PrivacyLoss,
     dp_count,
@@ -258,7 +259,9 @@ def test_nothing_private_inside_is_said(X):
         privacy_of(StandardScaler().fit(X))
 
 
-@pytest.mark.parametrize("estimator", [DPKBinsDiscretizer(3), DPQuantileTransformer(31)])
+@pytest.mark.parametrize(
+    "estimator", [DPKBinsDiscretizer(3), DPQuantileTransformer(31), DPRobustScaler()]
+)
 def test_a_statement_has_the_numbers_and_the_limits(X, estimator):
     text = privacy_statement(make_pipeline(estimator).fit(X))
     for words in ("73.1%", "does not cover", "x0", "eps", "scikit-learn", "noisy count"):

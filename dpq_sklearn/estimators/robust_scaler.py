@@ -1,0 +1,206 @@
+"""DPRobustScaler: private medians and quantile ranges become centres and scales."""
+
+from numbers import Real
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, RobustScaler
+
+from dpq_sklearn.checks import shown
+from dpq_sklearn.estimators import compat
+from dpq_sklearn.estimators.base import PrivateQuantileTransformer
+from dpq_sklearn.estimators.compat import Interval
+from dpq_sklearn.forecast.enough_data import rank_deviations
+
+_MEDIAN = 0.5
+
+
+class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
+    """Scale features by private medians and private quantile ranges.
+
+    Works like :class:`sklearn.preprocessing.RobustScaler`, but the median and the range of each
+    feature are differentially private: `eps` is the price of the whole `fit`, over all features.
+    Read more in the :ref:`User Guide <guide>`.
+
+    Parameters
+    ----------
+    with_centering : bool, default=True
+        Whether to subtract the private median.
+    with_scaling : bool, default=True
+        Whether to divide by the private quantile range.
+    quantile_range : (float, float), default=(25.0, 75.0)
+        The percentiles whose distance is the scale: ``0 < low < high < 100``.
+    copy : bool, default=True
+        False transforms in place where that is possible.
+    unit_variance : bool, default=False
+        Whether to divide the scale by that of a normal distribution, so that normal features
+        come out with a variance of about 1.
+    clip : float or None, default=None
+        Transformed values are clipped to ``[-clip, clip]``: a public range, which a private model
+        behind this transformer asks for. A row of d features then has a norm of at most
+        ``clip * sqrt(d)``.
+    {shared parameters}
+
+    Attributes
+    ----------
+    center_ : ndarray of shape (n_features,) or None
+        The private median of each feature; None without centering.
+    scale_ : ndarray of shape (n_features,) or None
+        The private quantile range of each feature, 1 where it is zero; None without scaling.
+    quantiles_ : ndarray of shape (n_quantiles, n_features)
+        The private quantiles that they are made of, in ascending order.
+    rank_error_ : ndarray of shape (n_quantiles, n_features)
+        The standard deviation of the number of rows below each quantile, from public facts (NaN
+        for ``mechanism="agg_tree"``).
+    {shared attributes and notes}
+
+    NaN are ignored by `fit` and kept by `transform`; infinities are clipped, or stay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpq_sklearn import DPRobustScaler
+    >>> X = np.random.default_rng(0).normal(100, 15, size=(10_000, 1))
+    >>> est = DPRobustScaler(eps=1.0, unit_variance=True, clip=3, random_state=0).fit(X)
+    >>> est.transform([[100.0], [115.0], [1e6]]).round(1).ravel()
+    array([0., 1., 3.])
+    """
+
+    _quantiles_parameter = "quantile_range"
+
+    _parameter_constraints: dict = {  # noqa: RUF012
+        **PrivateQuantileTransformer._parameter_constraints,
+        "with_centering": ["boolean"],
+        "with_scaling": ["boolean"],
+        "quantile_range": [tuple, list],
+        "copy": ["boolean"],
+        "unit_variance": ["boolean"],
+        "clip": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    def __init__(
+        self,
+        *,
+        eps=1.0,
+        delta=0.0,
+        rho=None,
+        with_centering=True,
+        with_scaling=True,
+        quantile_range=(25.0, 75.0),
+        copy=True,
+        unit_variance=False,
+        clip=None,
+        bounds=None,
+        decimals=None,
+        feature_weights=None,
+        mechanism="aq",
+        resolution=None,
+        n_jobs=None,
+        random_state=None,
+        ledger=None,
+    ):
+        self.eps = eps
+        self.delta = delta
+        self.rho = rho
+        self.with_centering = with_centering
+        self.with_scaling = with_scaling
+        self.quantile_range = quantile_range
+        self.copy = copy
+        self.unit_variance = unit_variance
+        self.clip = clip
+        self.bounds = bounds
+        self.decimals = decimals
+        self.feature_weights = feature_weights
+        self.mechanism = mechanism
+        self.resolution = resolution
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.ledger = ledger
+
+    def _candidate_probabilities(self, n_features, names):
+        return [[tuple(sorted(self._wanted_probabilities()))] * n_features]
+
+    def _wanted_probabilities(self):
+        """Return the distinct probabilities of median and range, as far as they are wanted."""
+        wanted = set()
+        if self.with_centering:
+            wanted.add(_MEDIAN)
+        if self.with_scaling:
+            wanted.update(self._range_probabilities())
+        if not wanted:
+            raise ValueError(
+                "one of with_centering and with_scaling must be True, got False for both: nothing "
+                "would be released."
+            )
+        return wanted
+
+    def _range_probabilities(self):
+        given = self.quantile_range
+        is_pair = len(given) == 2 and all(isinstance(end, Real) for end in given)
+        if not is_pair or not 0 < given[0] < given[1] < 100:
+            raise ValueError(
+                "quantile_range must be a pair (low, high) with 0 < low < high < 100, got "
+                f"{tuple(given) if is_pair else shown(given)}."
+            )
+        low, high = given
+        return low / 100, high / 100
+
+    def _set_values(self, released):
+        probabilities = released.plan.request.probabilities[0]
+        values = np.column_stack(released.values)
+
+        self.quantiles_ = values
+        self.rank_error_ = np.column_stack(rank_deviations(released.plan))
+        self.center_ = values[probabilities.index(_MEDIAN)] if self.with_centering else None
+        self.scale_ = self._scale(values, probabilities) if self.with_scaling else None
+
+    def _scale(self, values, probabilities):
+        low, high = self._range_probabilities()
+        scale = values[probabilities.index(high)] - values[probabilities.index(low)]
+        scale[scale == 0] = 1.0
+        return scale / (ndtri(high) - ndtri(low)) if self.unit_variance else scale
+
+    def _private_values(self):
+        return list(self.quantiles_.T)
+
+    def _transform_rows(self, X):
+        X = self._writeable(self._checked_table(X, reset=False))
+        if self.with_centering:
+            X -= self.center_
+        if self.with_scaling:
+            X /= self.scale_
+        if self.clip is not None:
+            np.clip(X, -self.clip, self.clip, out=X)
+        return X
+
+    def _inverse_transform_rows(self, X):
+        X = self._writeable(X)
+        if self.with_scaling:
+            X *= self.scale_
+        if self.with_centering:
+            X += self.center_
+        return X
+
+    def _writeable(self, X):
+        return compat.checked_matrix(X, self.n_features_in_, copy=self.copy, force_writeable=True)
+
+    def _plain(self):
+        scaler = RobustScaler(
+            with_centering=self.with_centering,
+            with_scaling=self.with_scaling,
+            quantile_range=self.quantile_range,
+            copy=self.copy,
+            unit_variance=self.unit_variance,
+        )
+        scaler.fit(self.quantiles_)  # something of the right shape; then the private numbers
+        scaler.center_ = None if self.center_ is None else self.center_.copy()
+        scaler.scale_ = None if self.scale_ is None else self.scale_.copy()
+        if self.clip is None:
+            return scaler
+
+        # A range that is mapped to itself, and clipped: scikit-learn's scaler has no clip.
+        ends = np.array([[-self.clip], [self.clip]]) * np.ones(self.n_features_in_)
+        clipper = MinMaxScaler(feature_range=(-self.clip, self.clip), clip=True).fit(ends)
+        return make_pipeline(scaler, clipper)
