@@ -287,7 +287,7 @@ KINDS_OF_NAN = [
     pd.NaT,
     pd.NA,
     np.ma.masked,
-    np.datetime64("NaT"),
+    np.datetime64("NaT", "s"),
 ]
 KINDS_OF_NAN += [decimal.Decimal("NaN"), complex(1, math.nan)]
 turn = iter(KINDS_OF_NAN * 10**6)
