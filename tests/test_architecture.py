@@ -70,7 +70,9 @@ READING_ORDER = [
     "reading.engines.protocol",
     "reading.engines.memory",
     "reading.engines.parts",
+    "reading.engines.people",
     "reading.engines.dask",
+    "reading.engines.spark",
     "reading.engines.registry",
     "statistics.quantiles",
     "statistics.counts",
@@ -137,7 +139,8 @@ def test_import_needs_the_run_time_packages_only():
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    optional = {"matplotlib", "dask", "distributed", "polars", "onnx", "skops", "psycopg"}
+    optional = {"matplotlib", "dask", "distributed", "pyspark", "polars", "onnx", "skops"}
+    optional |= {"psycopg"}
     assert not optional & set(ast.literal_eval(result.stdout))
 
 

@@ -322,3 +322,152 @@ def test_a_partition_that_raises_leaves_nothing_and_tells_no_cell(client, frame,
     with pytest.raises(NotFittedError):
         check_is_fitted(fitted)
     assert len(ledger.records()) == 2
+
+
+# People.
+
+LABELS = {
+    "integers": lambda who: who + 2**60,
+    "text": lambda who: who.map("person {}".format).where(who > 5, None),
+    "floats": lambda who: who.astype(float).mask(who < 3).mask((who > 3) & (who < 9), -0.0),
+    "categories": lambda who: who.map("person {}".format).astype("category"),
+    "dates": lambda who: pd.to_datetime("1950-01-01") + pd.to_timedelta(who, unit="D"),
+    "nullable": lambda who: who.astype("Int64").mask(who < 3) + 2**60,
+}
+
+
+@pytest.fixture(scope="module")
+def visits(frame):
+    rng = np.random.default_rng(1)
+    return frame.assign(who=rng.integers(0, 300, size=len(frame)))
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("npartitions", [1, 5, 70])
+def test_people_are_the_same_in_memory_and_in_partitions(kind, npartitions, visits):
+    visits = visits.assign(who=LABELS[kind](visits["who"]))
+    if kind == "floats":  # some of the zeros, in other partitions, have the other sign
+        visits.loc[visits.index[::2], "who"] += 0.0
+    transformer, features = TRANSFORMERS["ordinal"], ["a", "b", "year"]
+    expected = clone(transformer).set_params(resolution=24)
+    expected.fit(visits[features], groups=visits["who"])
+    partitions = dd.from_pandas(visits, npartitions=npartitions)
+    by_name = clone(transformer).fit(partitions, groups="who")
+    assert_same_fit(expected, by_name)
+    assert by_name.n_rows_ == expected.n_rows_
+    beside = clone(transformer).fit(partitions[features], groups=partitions["who"])
+    assert_same_fit(expected, beside)
+
+
+def mixed_labels(who):
+    """Equal labels of different types, and different ones that look alike."""
+    kinds = [int, float, str, lambda n: (n,), lambda n: None, np.int8, lambda n: -0.0 * n, complex]
+    return pd.Series([kinds[i % 8](n % 50) for i, n in enumerate(who)], dtype=object)
+
+
+def test_equal_labels_of_all_types_meet_in_one_partition(visits):
+    visits = visits.reset_index(drop=True).assign(who=mixed_labels(visits["who"]))
+    with dask.config.set({"dataframe.convert-string": False}):
+        partitions = dd.from_pandas(visits, npartitions=13)
+    transformer, features = TRANSFORMERS["ordinal"], ["a", "b", "year"]
+    expected = clone(transformer).set_params(resolution=24)
+    expected.fit(visits[features], groups=visits["who"])
+    fitted = clone(transformer).fit(partitions, groups="who")
+    assert_same_fit(expected, fitted)
+    assert fitted.n_rows_ == expected.n_rows_
+
+
+def test_partitions_may_have_labels_of_another_type_than_promised(visits):
+    """A common type would round large integers, and two people would be one."""
+    visits = visits.assign(who=visits["who"] // 2 + 2**60)
+
+    def as_floats_here_and_there(part):
+        return part.astype({"who": float if part.index[0] % 2 else "Int64"})
+
+    partitions = dd.from_pandas(visits, npartitions=6)
+    partitions = partitions.map_partitions(as_floats_here_and_there, meta=visits[:0])
+    kept = pd.concat([partitions.get_partition(i).compute().astype(object) for i in range(6)])
+    transformer, features = TRANSFORMERS["ordinal"], ["a", "b", "year"]
+    expected = clone(transformer).set_params(resolution=24)
+    expected.fit(visits[features], groups=kept["who"].tolist())
+    assert_same_fit(expected, clone(transformer).fit(partitions, groups="who"))
+
+
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_people_beside_an_array(is_masked, visits):
+    X, who = visits[["a", "b", "year"]].to_numpy(), visits["who"].to_numpy() + 2**60
+    if is_masked:
+        who = np.ma.masked_array(who, mask=visits["who"] < 9)
+    blocks = da.from_array(X, chunks=((300, 1700), (2, 1)))
+    labels = da.from_array(who, chunks=((300, 1700),), asarray=False)
+    transformer = TRANSFORMERS["ordinal"]
+    expected = clone(transformer).set_params(resolution=24).fit(X, groups=who)
+    assert_same_fit(expected, clone(transformer).fit(blocks, groups=labels))
+    unknown = dd.from_pandas(visits, npartitions=2).to_dask_array()[:, :3]
+    with pytest.raises(ValueError, match="groups must have one label for each row") as caught:
+        clone(transformer).fit(unknown, groups=labels)
+    assert "a ledger stays charged" in caught.value.__notes__[0]
+
+
+def test_groups_that_do_not_fit_are_refused_before_they_are_paid(visits, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=10.0, neighbours="people")
+    partitions = dd.from_pandas(visits, npartitions=3)
+    blocks = da.ones((6, 2), chunks=(2, 2))
+    nested = visits[["a"]].assign(who=pd.Series([[1]] * len(visits), index=visits.index))
+    pa = pytest.importorskip("pyarrow")
+    nested["who"] = nested["who"].astype(pd.ArrowDtype(pa.list_(pa.int64())))
+    cases = [
+        (partitions, "nobody", ValueError, "name of a column .* got 'nobody'"),
+        (partitions, visits["who"], ValueError, "name of a column .* got Series"),
+        (partitions, [1, 2], ValueError, "name of a column .* got list"),
+        (partitions, partitions[["who"]], ValueError, "of one dimension"),
+        (partitions, partitions["who"].repartition(npartitions=2), ValueError, "one label for"),
+        (blocks, np.arange(6), ValueError, "a dask Series or Array of one dimension"),
+        (blocks, "who", ValueError, "a dask Series or Array of one dimension"),
+        (blocks, da.ones(6, chunks=3), ValueError, "groups must have one label for each row"),
+        (blocks, da.ones(6, chunks=(1, 3, 2)), ValueError, "groups must have one label for each"),
+        (dd.from_pandas(nested, npartitions=2), "who", TypeError, "groups must hold hashable"),
+    ]
+    for X, groups, error, message in cases:
+        with pytest.raises(error, match=message):
+            DPKBinsDiscretizer(ledger=ledger).fit(X, groups=groups)
+    assert ledger.spent().eps == 0
+
+
+def test_labels_that_cannot_be_compared_are_told_by_the_workers(visits):
+    unhashable = visits.assign(who=pd.Series([["a secret"]] * len(visits), index=visits.index))
+    with dask.config.set({"dataframe.convert-string": False}):
+        partitions = dd.from_pandas(unhashable, npartitions=3)
+    with pytest.raises(TypeError, match="groups must hold hashable labels") as caught:
+        DPKBinsDiscretizer().fit(partitions, groups="who")
+    assert "secret" not in str(caught.value)
+
+
+def test_people_on_a_cluster_and_a_worker_that_dies(client, visits, tmp_path):
+    """Strings have other hashes in every process, and rows are computed twice."""
+    visits = visits.assign(who=visits["who"].map("person {}".format).where(visits["who"] > 5, None))
+    transformer, features = TRANSFORMERS["ordinal"], ["a", "b", "year"]
+    expected = clone(transformer).set_params(resolution=24)
+    expected.fit(visits[features], groups=visits["who"])
+    partitions = dd.from_pandas(visits, npartitions=10)
+    meta = partitions._meta
+    dangerous = partitions.map_partitions(die_once, str(tmp_path / "died"), meta=meta)
+    assert_same_fit(expected, clone(transformer).fit(dangerous, groups="who"))
+    assert (tmp_path / "died").exists()
+
+
+def test_a_failure_of_others_leaves_nothing_and_tells_no_cell(frame, tmp_path):
+    def broken(part):
+        raise ValueError("a secret cell")
+
+    ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=2.0)
+    partitions = dd.from_pandas(frame, npartitions=4)
+    fitted = DPKBinsDiscretizer(ledger=ledger).fit(partitions)
+    with pytest.raises(
+        RuntimeError, match=r"Dask could not read the rows \(ValueError\)"
+    ) as caught:
+        fitted.fit(partitions.map_partitions(broken, meta=frame[:0]))
+    assert "secret" not in str(caught.value) and "a ledger stays charged" in str(caught.value)
+    assert caught.value.__context__ is None
+    with pytest.raises(NotFittedError):
+        check_is_fitted(fitted)

@@ -581,15 +581,6 @@ def test_auto_is_aq_with_groups():
     assert type(with_people).__name__ == "ApproximateQuantiles"
 
 
-def test_dask_collections_are_refused_with_groups(tmp_path):
-    dd = pytest.importorskip("dask.dataframe")
-    ledger = people_ledger(tmp_path)
-    frame = dd.from_pandas(pd.DataFrame({"a": np.arange(30.0)}), npartitions=2)
-    with pytest.raises(ValueError, match="groups must be None for a dask collection"):
-        DPKBinsDiscretizer(ledger=ledger).fit(frame, groups=[*range(30)])
-    assert list(ledger.records()) == []
-
-
 @pytest.mark.parametrize("is_whole", [False, None, 1, "yes"])
 def test_batches_of_people_need_the_word_of_the_caller(is_whole, rng):
     X = rng.normal(size=(10, 1))

@@ -32,7 +32,7 @@ from dpq_sklearn.estimators.parameters import lattices_of_features, weights_of_f
 from dpq_sklearn.estimators.report import make_report
 from dpq_sklearn.forecast.enough_data import cautious_count, chosen_plan, errors_in_bins
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
+from dpq_sklearn.reading.containers import checked_table, library_of, no_data_in_frames
 from dpq_sklearn.reading.engines.protocol import RowMap
 from dpq_sklearn.reading.engines.registry import collection_of
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
@@ -73,7 +73,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
         What finds the quantiles; "auto" takes AQ or JointExp by public facts.
     resolution : int or None, default=None
-        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches and Dask.
+        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches,
+        Dask and Spark.
     n_jobs : int or None, default=None
         Number of threads, as in joblib. The result does not depend on it.
     random_state : None, int or RandomState, default=None
@@ -141,13 +142,15 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, dask DataFrame, dask Array} of shape (n_samples, n_features)
-            The private rows. Of a dask collection every partition is counted where it is, and
-            only the counts travel.
+        X : {array-like, dask or Spark DataFrame, dask Array} of shape (n_samples, n_features)
+            The private rows. Of a dask collection or a Spark DataFrame every partition is counted
+            where it is, and only the counts travel.
         y : None
             Ignored.
-        groups : array-like of shape (n_samples,) or None, default=None
-            Whose row each one is: any hashable labels; a missing one is a person of its own. Each
+        groups : array-like of shape (n_samples,), str or None, default=None
+            Whose row each one is: any hashable labels; a missing one is a person of its own. Of a
+            dask or Spark DataFrame, the name of the column that holds them, which is no feature
+            then; of dask collections also a dask Series or Array with the same partitions. Each
             of a person's k rows weighs 1/k, so the fit protects all rows of a person together at
             no extra eps. "joint_exp" takes no groups.
         **unknown : dict
@@ -212,7 +215,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         self : object
             The fitted transformer.
         """
-        is_lazy = type(batches).__name__ == "LazyFrame"
+        is_lazy = type(batches).__name__ == "LazyFrame" or library_of(batches) == "pyspark"
         if is_lazy or hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
             raise TypeError(
                 "batches must be an iterable of tables, got a single "
@@ -407,13 +410,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, dask DataFrame, dask Array} of shape (n_samples, n_features)
+        X : {array-like, dask or Spark DataFrame, dask Array} of shape (n_samples, n_features)
             Rows to be transformed. The result is as private as they are: not at all.
 
         Returns
         -------
         Xt : {ndarray, sparse matrix} of shape (n_samples, n_features_out)
-            The transformed rows; of a dask collection lazily, in the same kind of container.
+            The transformed rows; of dask and Spark lazily, in the same kind of container.
         """
         check_is_fitted(self)
         row_map = self._row_map("_transform_rows", self.get_feature_names_out)
@@ -424,7 +427,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features_out)
+        X : {array-like, sparse matrix, dask or Spark DataFrame, dask Array} of shape \
+                (n_samples, n_features_out)
             Rows as `transform` returns them.
 
         Returns

@@ -1,7 +1,7 @@
 """Parts of a table: each is summarized where it is, and summaries are added up in any order.
 
 The summary of a part is a pure function of its rows. So a worker that dies costs time and no
-budget, and a part that is computed twice is the same both times.
+budget, and a part that is computed twice is the same both times: nothing is counted on the way.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_columns
-from dpq_sklearn.reading.summaries import merge, summarize
+from dpq_sklearn.reading.summaries import EMPTY_SUMMARY, Summary, merge, summarize
+
+# The summary of a column is divided into at most so many ranges of cells.
+MOST_RANGES = 2**10
+_NOTHING_RELEASED = "Nothing was released, but a ledger stays charged."
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,50 @@ def side_by_side(blocks):
     """Return the `PartSummary` of blocks of columns of the same rows; raises what is one."""
     for block in blocks:
         if isinstance(block, Exception):
+            block.add_note(_NOTHING_RELEASED)
             raise block
 
     return PartSummary(
         n_records=blocks[0].n_records,
         summaries=[summary for block in blocks for summary in block.summaries],
+    )
+
+
+def ranges_of_summary(summary, grid, column):
+    """Yield the number of each range of cells that is occupied, and the summary of it.
+
+    The ranges of a column are public: they have one width, a power of two.
+    """
+    n_cells = int(grid.end[column] - grid.first[column])
+    width_bits = max((n_cells - 1).bit_length() - (MOST_RANGES - 1).bit_length(), 0)
+    numbers = (summary.cells - grid.first[column]) >> width_bits
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    ends = np.append(starts, numbers.size)[1:]
+    for start, end in zip(starts, ends, strict=True):
+        yield int(numbers[start]), Summary(summary.cells[start:end], summary.weights[start:end])
+
+
+def summary_of_ranges(ranges):
+    """Return the summary of a column from those of its ranges, in ascending order."""
+    ranges = [EMPTY_SUMMARY, *ranges]
+    return Summary(
+        cells=np.concatenate([summary.cells for summary in ranges]),
+        weights=np.concatenate([summary.weights for summary in ranges]),
+    )
+
+
+def run_job(engine, job, reason_of=lambda error: type(error).__name__):
+    """Return what a job returns, or raise an error that holds nothing of the engine's own.
+
+    `reason_of` returns a word for an exception. Its text and its traceback may quote data.
+    """
+    try:
+        return job()
+    except Exception as error:
+        reason = reason_of(error)
+
+    # Outside of the handler, so that the error is not its context.
+    raise RuntimeError(
+        f"{engine} could not read the rows ({reason}). The engine's logs say more; its words may "
+        f"quote data and are not repeated here. {_NOTHING_RELEASED}"
     )

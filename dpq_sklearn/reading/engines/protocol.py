@@ -40,3 +40,12 @@ class Collection(Protocol):
 
         The function need not take empty parts.
         """
+
+
+def check_output(row_map, collections):
+    """Raise if scikit-learn is configured to return something else than the same container."""
+    if row_map.output != "default":
+        raise ValueError(
+            f"{collections} keep their container: transform_output must be 'default' for them, "
+            f"got {row_map.output!r}."
+        )

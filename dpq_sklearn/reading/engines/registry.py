@@ -6,9 +6,15 @@ from dpq_sklearn.reading.engines.memory import MemoryCollection
 
 def collection_of(X, groups=None):
     """Return a table, and whose rows they are, as a `Collection`; imports an engine if need be."""
-    if library_of(X) in ("dask", "dask_expr"):
+    library = library_of(X)
+    if library in ("dask", "dask_expr"):
         from dpq_sklearn.reading.engines.dask import DaskCollection
 
         return DaskCollection(X, groups)
+
+    if library == "pyspark":
+        from dpq_sklearn.reading.engines.spark import SparkCollection
+
+        return SparkCollection(X, groups)
 
     return MemoryCollection(X, groups)

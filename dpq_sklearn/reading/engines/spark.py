@@ -1,0 +1,311 @@
+"""Spark: partitions are counted by the executors, and transformed when they are asked for.
+
+Imported only when a Spark DataFrame is passed. A fit sends the public grid to the executors. They
+summarize their partitions, exchange the summaries by ranges of cells, and add them up, so the
+driver collects every cell of a column once, and the release happens there.
+
+Executors find this package as any other: it has to be installed there, or sent by
+``addArtifact`` / ``--py-files``.
+"""
+
+import pickle
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions, types
+from scipy import sparse
+
+from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_columns
+from dpq_sklearn.reading.engines.parts import (
+    MOST_RANGES,
+    PartSummary,
+    ranges_of_summary,
+    run_job,
+    summary_of_ranges,
+)
+from dpq_sklearn.reading.engines.people import summary_of_people
+from dpq_sklearn.reading.engines.protocol import check_output
+from dpq_sklearn.reading.sources import Records
+from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, merge
+
+_ARROW_TYPES = {
+    types.BooleanType: pa.bool_(),
+    types.ByteType: pa.int8(),
+    types.ShortType: pa.int16(),
+    types.IntegerType: pa.int32(),
+    types.LongType: pa.int64(),
+    types.FloatType: pa.float32(),
+    types.DoubleType: pa.float64(),
+}
+_LABEL_TYPES = (
+    types.BooleanType,
+    types.IntegralType,
+    types.FractionalType,
+    types.StringType,
+    types.CharType,
+    types.VarcharType,
+    types.BinaryType,
+    types.DateType,
+    types.TimestampType,
+    types.TimestampNTZType,
+)
+
+# Few rows at a time cost more calls than counting.
+_ROWS_AT_ONCE = 2**18
+_MERGED_AT_ONCE = 8
+# What the executors exchange: the number of a range of cells, and its summary or, under this
+# number, how many records a partition has.
+_SCHEMA_OF_SUMMARIES = "number long, summary binary"
+_NUMBER_OF_RECORDS = -1
+
+
+@dataclass(frozen=True)
+class SparkCollection:
+    """A Spark DataFrame: a collection, and the source of its records."""
+
+    X: object
+    groups: object = None
+    default_resolution = SUMMARY_RESOLUTION
+
+    def __post_init__(self):
+        if not isinstance(self.X, DataFrame):
+            kind = type(self.X)
+            raise TypeError(
+                "of PySpark's types X must be a pyspark.sql.DataFrame, got "
+                f"{kind.__module__}.{kind.__name__}."
+            )
+        if self.groups is not None:
+            self._check_groups()
+
+    def _check_groups(self):
+        if not isinstance(self.groups, str):
+            raise TypeError(
+                "groups must be the name of a column of the Spark DataFrame, got an object of type "
+                f"{type(self.groups).__name__}."
+            )
+        kinds = [f.dataType for f in self.X.schema.fields if f.name == self.groups]
+        if len(kinds) != 1:
+            raise ValueError(
+                "groups must be the name of one column of the Spark DataFrame, got "
+                f"{self.groups!r}, the name of {len(kinds)}."
+            )
+        if not isinstance(kinds[0], _LABEL_TYPES):
+            raise TypeError(
+                "groups must hold hashable labels, such as numbers or strings, got the type "
+                f"{kinds[0].simpleString()}."
+            )
+
+    def typed_rows(self):
+        """Return one made-up row with the columns and types of the features."""
+        fields = [field for field in self.X.schema.fields if field.name != self.groups]
+        wrong = [field for field in fields if type(field.dataType) not in _ARROW_TYPES]
+        if wrong:
+            named = ", ".join(f"{f.name!r} ({f.dataType.simpleString()})" for f in wrong)
+            raise ValueError(
+                f"columns of X must be of boolean, integer, float or double type, got {named}: "
+                "cast or drop them."
+            )
+
+        names = [field.name for field in fields]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(
+                "column names of X must be distinct, got "
+                f"{', '.join(map(repr, twice))} several times."
+            )
+
+        arrow_types = [_ARROW_TYPES[type(field.dataType)] for field in fields]
+        return pa.Table.from_arrays(
+            [pa.array([1]).cast(arrow_type) for arrow_type in arrow_types],
+            names=names,
+        )
+
+    def source(self, table, n_jobs):
+        """Return the collection itself."""
+        return self
+
+    def read(self, grid):
+        """Return the records of all partitions; starts a job."""
+        rows = run_job("Spark", lambda: self._merged_summaries(grid).collect(), _reason_of)
+
+        n_records = 0
+        ranges = defaultdict(list)
+        for number, packed in sorted(rows):
+            if number == _NUMBER_OF_RECORDS:
+                n_records += pickle.loads(packed)
+            else:
+                ranges[number // MOST_RANGES].append(pickle.loads(packed))
+
+        summaries = [summary_of_ranges(ranges[column]) for column in range(grid.low.size)]
+        return Records.of_summaries(summaries, grid, n_rows=n_records)
+
+    def _merged_summaries(self, grid):
+        """Return a DataFrame with one row for each occupied range of cells."""
+        if self.groups is None:
+            rows = _numbered_columns(self.X)
+            summarized = partial(_summaries_of_rows, grid=grid)
+        else:
+            rows = self._rows_by_person()
+            summarized = partial(_summaries_of_people, grid=grid)
+
+        parts = rows.mapInArrow(_clean(summarized), _SCHEMA_OF_SUMMARIES)
+        return parts.repartition("number").mapInArrow(_clean(_merged), _SCHEMA_OF_SUMMARIES)
+
+    def _rows_by_person(self):
+        """Return features, label and position of each row, the rows of a person in one partition.
+
+        A missing label is a person of its own, who may be anywhere. To be at the same place
+        whenever the row is computed again, she goes by what is in the row.
+        """
+        names = [field.name for field in self.X.schema.fields]
+        label = names.index(self.groups)
+        features = [column for column in range(len(names)) if column != label]
+
+        rows = _numbered_columns(self.X)
+        columns = [functions.col(str(column)) for column in (*features, label)]
+        is_missing = columns[-1].isNull()
+        if isinstance(self.X.schema.fields[label].dataType, (types.FloatType, types.DoubleType)):
+            is_missing |= functions.isnan(columns[-1])
+        place = functions.when(is_missing, functions.xxhash64(*columns[:-1]))
+        position = functions.monotonically_increasing_id()
+        return rows.select(*columns, position.alias("position")).repartition(columns[-1], place)
+
+    def map_rows(self, row_map):
+        """Return the lazy DataFrame of the function of the rows."""
+        check_output(row_map, "Spark DataFrames")
+        typed_rows = self.typed_rows()
+        rows = row_map.function_on_workers(typed_rows)
+        if sparse.issparse(rows):
+            raise ValueError(
+                'a Spark DataFrame cannot hold the sparse rows of encode="onehot": set '
+                'encode="onehot-dense" or "ordinal".'
+            )
+
+        kind = types.FloatType() if rows.dtype == np.float32 else types.DoubleType()
+        names = [str(name) for name in row_map.names()]
+        schema = types.StructType([types.StructField(name, kind) for name in names])
+        mapped = partial(
+            _map_batches, function=row_map.function_on_workers, names=typed_rows.column_names
+        )
+        return _numbered_columns(self.X).mapInArrow(mapped, schema)
+
+
+def _numbered_columns(X):
+    """Return a DataFrame whose columns are called 0, 1, ...; Spark reads dots in names as paths."""
+    return X.toDF(*map(str, range(len(X.columns))))
+
+
+# What follows runs in the executors.
+
+
+def _clean(function):
+    """Return a function of batches whose errors have no words of others, which may quote data."""
+    return partial(_run_clean, function)
+
+
+class TaskFailedError(RuntimeError):
+    """A failure in an executor, of which only the type is told."""
+
+
+def _run_clean(function, batches):
+    reason = None
+    try:
+        yield from function(batches)
+    except Exception as error:
+        reason = type(error).__name__
+    if reason is not None:
+        raise TaskFailedError(f"a task of dpq_sklearn failed: {reason}")
+
+
+def _summaries_of_rows(batches, grid):
+    """Yield the summary of a partition, of which a few rows are in memory at a time."""
+    builders = [SummaryBuilder(grid, column) for column in range(grid.low.size)]
+    n_rows = 0
+    for table in _tables_of(batches, _ROWS_AT_ONCE):
+        with np.errstate(all="ignore"):
+            columns = readable_columns(read_matrix(checked_table(table)))
+            for builder, values in zip(builders, columns, strict=True):
+                builder.add(values)
+        n_rows += table.num_rows
+
+    yield from _packed(PartSummary(n_rows, [builder.summary() for builder in builders]), grid)
+
+
+def _summaries_of_people(batches, grid):
+    """Yield the summary of a partition of whole people, which is in memory as a whole."""
+    for table in _tables_of(batches, np.inf):
+        *features, labels, positions = table.columns
+        part = pa.Table.from_arrays(features, names=table.column_names[:-2])
+        found = summary_of_people(part, labels, np.asarray(positions), grid)
+        yield from _packed(found, grid)
+
+
+def _tables_of(batches, n_rows):
+    """Yield tables of about so many rows, the last one of fewer."""
+    waiting = []
+    n_waiting = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            n_waiting += batch.num_rows
+        if n_waiting >= n_rows:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+            n_waiting = 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _packed(part, grid):
+    """Yield the number of records of a part, and the ranges of each column, as Arrow batches."""
+    yield _batch_of({_NUMBER_OF_RECORDS: part.n_records})
+    for column, summary in enumerate(part.summaries):
+        ranges = ranges_of_summary(summary, grid, column)
+        yield _batch_of({column * MOST_RANGES + number: found for number, found in ranges})
+
+
+def _merged(batches):
+    """Yield the sums of the rows with equal numbers."""
+    n_records = 0
+    found = defaultdict(list)
+    for batch in batches:
+        for number, packed in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if number == _NUMBER_OF_RECORDS:
+                n_records += pickle.loads(packed)
+                continue
+            found[number].append(pickle.loads(packed))
+            if len(found[number]) == _MERGED_AT_ONCE:
+                found[number] = [merge(*found[number])]
+
+    yield _batch_of({_NUMBER_OF_RECORDS: n_records})
+    yield _batch_of({number: merge(*summaries) for number, summaries in found.items()})
+
+
+def _batch_of(values_by_number):
+    packed = [pickle.dumps(value) for value in values_by_number.values()]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values_by_number.keys(), pa.int64()), pa.array(packed, pa.binary())],
+        names=["number", "summary"],
+    )
+
+
+def _map_batches(batches, function, names):
+    """Yield the function of the rows of each batch, whose columns get their own names back."""
+    for batch in batches:
+        if batch.num_rows:
+            rows = function(pa.Table.from_batches([batch]).rename_columns(names))
+            columns = [pa.array(values) for values in np.ascontiguousarray(rows.T)]
+            yield pa.RecordBatch.from_arrays(columns, names=list(map(str, range(len(columns)))))
+
+
+# And this in the driver again.
+
+
+def _reason_of(error):
+    """Return the type of the error in an executor if it is one of ours, else of Spark's error."""
+    of_task = re.search(r"a task of dpq_sklearn failed: (\w+)", str(error))
+    return of_task.group(1) if of_task else type(error).__name__
