@@ -13,6 +13,7 @@ from dpq_sklearn.estimators import compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval
 from dpq_sklearn.forecast.enough_data import rank_deviations
+from dpq_sklearn.reading.containers import checked_table
 
 _MEDIAN = 0.5
 
@@ -176,7 +177,7 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         return X
 
     def _inverse_transform_rows(self, X):
-        X = self._writeable(X)
+        X = self._writeable(checked_table(X))
         if self.with_scaling:
             X *= self.scale_
         if self.with_centering:
