@@ -166,6 +166,14 @@ def test_the_walk_through_the_code_names_functions_that_exist():
             thing = getattr(thing, part)
 
 
+def test_files_that_the_guide_for_contributors_names_exist():
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
+    names = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text))
+    assert len(names) > 25
+    for name in names:
+        assert (PACKAGE / name).exists() or (PACKAGE.parent / name).exists(), name
+
+
 def test_pickles_name_the_public_path():
     for name in dpq_sklearn.__all__:
         public = getattr(dpq_sklearn, name)
