@@ -185,7 +185,8 @@ def _some_are_far_away(released):
     third = max(2, -(-released.size // 3))
     starts = released[: 1 - third]  # of every third in a row
     stops = released[third - 1 :]
-    widths = np.where(stops > starts, stops - starts, np.abs(starts))
+    has_width = stops - starts > np.maximum(1e-12 * np.abs(starts), 1e-300)  # not the next float
+    widths = np.where(has_width, stops - starts, np.abs(starts))
 
     gaps = np.concatenate((np.diff(stops), np.diff(starts)))  # above a third, and below one
     scales = np.concatenate((widths[:-1], widths[1:]))

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from dpq_sklearn.checks import UNBOUNDED
 from dpq_sklearn.estimators.binning import (
     bin_numbers,
+    edges_of_values,
     sparse_indicators,
     with_outer_edges,
 )
@@ -48,3 +50,44 @@ def test_indicators_are_ones_at_the_places_and_nothing_for_negative_ones():
 )
 def test_outermost_edges_are_the_bounds_or_a_bins_width_away(inner, bounds, expected):
     assert with_outer_edges(np.array(inner, dtype=float), bounds).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("inner", "bounds", "decimals", "expected"),
+    [
+        ([1.0, 2.0, 3.0], UNBOUNDED, None, [1.0, 2.0, 3.0]),
+        ([0.0, 0.0, 0.0, 5.0], UNBOUNDED, None, [0.0, 0.0, 5e-324, 5.0]),
+        ([0.0, 0.0, 0.0, 5.0], UNBOUNDED, 0, [0.0, 0.0, 1.0, 5.0]),
+        ([0.0, 0.0, 1.0], UNBOUNDED, 0, [0.0, 0.0, 1.0]),  # they are apart already
+        ([0.07, 0.07], UNBOUNDED, 2, [0.07, 0.08]),
+        ([1000.0, 1000.0], UNBOUNDED, -3, [1000.0, 2000.0]),
+        ([2.0, 3.0, 3.0], (0.0, 3.0), 0, [2.0, 3.0, 3.0]),  # nothing is above the bound
+        ([2.0, 3.0, 3.0], (0.0, 3.0), None, [2.0, 3.0, 3.0]),
+        ([2.0, 2.0, 7.0, 7.0], UNBOUNDED, 0, [2.0, 3.0, 7.0, 8.0]),
+        ([4.0], UNBOUNDED, 0, [4.0]),
+    ],
+)
+def test_the_last_of_equal_edges_moves_to_the_next_point(inner, bounds, decimals, expected):
+    edges = edges_of_values(np.array(inner), bounds, decimals)
+    assert edges[1:-1].tolist() == expected
+    assert np.all(np.diff(edges) >= 0)
+
+
+def test_what_is_equal_and_what_is_above_part_company():
+    X = np.array([[0.0]] * 9 + [[0.5], [3.0]])
+    for decimals in (None, 0):
+        edges = edges_of_values(np.array([0.0, 0.0, 2.0]), UNBOUNDED, decimals)
+        numbers = bin_numbers(
+            X, [edges[1:-1]], [0], missing=np.nan, dtype=np.float64, n_jobs=None
+        ).ravel()
+        assert numbers[0] < numbers[-1] and len(set(numbers[:9])) == 1
+    edges = edges_of_values(np.array([0.0, 0.0, 2.0]), UNBOUNDED, None)
+    numbers = bin_numbers(
+        X, [edges[1:-1]], [0], missing=np.nan, dtype=np.float64, n_jobs=None
+    ).ravel()
+    assert numbers[0] < numbers[9] < numbers[10]
+
+
+def test_outer_edges_have_as_few_digits_as_the_inner_ones():
+    edges = edges_of_values(np.array([23.75, 40.72, 73.15]), UNBOUNDED, 2)
+    assert edges.tolist() == [6.78, 23.75, 40.72, 73.15, 105.58]

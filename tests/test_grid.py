@@ -104,8 +104,8 @@ def test_columns_of_a_grid_do_not_disturb_each_other(grid, column):
     assert np.array_equal(together[: cells.size], cells)
     measures = grid.measure_before(together, columns)
     assert np.array_equal(measures[: cells.size], alone.measure_before(cells, 0))
-    decimals = shortest_decimals(grid, together[::17], columns[::17])
-    of_column = shortest_decimals(alone, cells[::17], np.zeros_like(cells[::17]))
+    decimals, _ = shortest_decimals(grid, together[::17], columns[::17])
+    of_column, _ = shortest_decimals(alone, cells[::17], np.zeros_like(cells[::17]))
     assert np.array_equal(decimals[: of_column.size], of_column)
 
 
@@ -124,7 +124,7 @@ def test_numbers_of_positions_and_measures_fit_into_64_bits(column):
 def test_a_released_number_lies_in_its_cell(grid, column):
     rng, first, end = np.random.default_rng(column), grid.first[column], grid.end[column]
     cells = np.unique([first, end - 1, *rng.integers(first, end, 50)])
-    values = shortest_decimals(grid, cells, np.full(cells.size, column))
+    values, _ = shortest_decimals(grid, cells, np.full(cells.size, column))
     assert np.isfinite(values).all() and np.all(np.diff(values) >= 0)
     assert np.array_equal(grid.cells_of(values, column), cells)
     assert np.all((grid.low[column] <= values) & (values <= grid.high[column]))
@@ -141,7 +141,7 @@ def test_a_number_of_few_digits_is_found_again(value, digits):
 
 def released(grid, number, column=0):
     cells = grid.cells_of(np.array([number]), column)
-    return shortest_decimals(grid, cells, np.array([column]))[0]
+    return shortest_decimals(grid, cells, np.array([column]))[0][0]
 
 
 def test_zero_is_exactly_zero_and_shares_no_cell_with_negative_numbers():

@@ -33,7 +33,7 @@ DATASETS = {
 @pytest.mark.parametrize("data", DATASETS.values(), ids=DATASETS)
 @pytest.mark.parametrize("bounds", [None, "given"])
 def test_vanishing_noise_gives_the_quantiles_of_the_data(data, bounds, rng):
-    """Between the two order statistics that numpy interpolates, up to a cell of the grid."""
+    """Between the two order statistics that numpy interpolates, up to what is rounded away."""
     x = np.sort(data(rng))
     bounds = None if bounds is None else (x[0] - 1, x[-1] + 1)
     width = 1e-9 * np.abs(x).max() + 1e-12
@@ -43,8 +43,9 @@ def test_vanishing_noise_gives_the_quantiles_of_the_data(data, bounds, rng):
         # spreading a record over its cell moves a rank by at most one record
         low = x[np.maximum(np.floor(position).astype(int) - 1, 0)]
         high = x[np.minimum(np.ceil(position).astype(int) + 1, n - 1)]
-        assert np.all(values >= low - width)
-        assert np.all(values <= high + width)
+        rounding = width + 1e-3 * np.diff(values).max()
+        assert np.all(values >= low - rounding)
+        assert np.all(values <= high + rounding)
 
 
 def test_atoms_are_hit_exactly():
@@ -297,7 +298,7 @@ def test_one_record_more_changes_no_path_outside_the_mechanism(monkeypatch, rng)
             (quantiles_module, "pay"),
             (sources_module, "read_matrix"),
             (sources_module, "Records"),
-            (plans_module, "decimals_of_columns"),
+            (plans_module, "values_of_columns"),
         ):
             original = getattr(module, name)
 

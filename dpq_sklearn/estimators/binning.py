@@ -13,6 +13,13 @@ _VALUES_PER_BLOCK = 2**17
 _MOST_COUNTED_EDGES = 64
 
 
+def edges_of_values(values, bounds, decimals):
+    """Return the edges of all bins of a feature from its ascending private quantiles."""
+    edges = with_outer_edges(values, bounds)
+    edges[1:-1] = with_equal_ones_apart(values, bounds, decimals)
+    return np.maximum.accumulate(edges)
+
+
 def with_outer_edges(inner, bounds):
     """Return the inner edges with one more at each end: the bound, or a bin's width away.
 
@@ -28,9 +35,32 @@ def with_outer_edges(inner, bounds):
         to_bound = min(inner[0] - low, high - inner[0])
         below = above = to_bound if 0 < to_bound < np.inf else abs(inner[0]) or 1.0
 
-    first = low if np.isfinite(low) else inner[0] - below
-    last = high if np.isfinite(high) else inner[-1] + above
+    first = low if np.isfinite(low) else _without_last_bits(inner[0] - below, below)
+    last = high if np.isfinite(high) else _without_last_bits(inner[-1] + above, above)
     return np.concatenate(([first], inner, [last]))
+
+
+def _without_last_bits(edge, width):
+    """Return the sum of an edge and a width as few digits as these have: 6.78, not 6.7800001."""
+    if not 0 < width < np.inf:
+        return edge
+    return round(float(edge), 9 - int(np.floor(np.log10(width))))
+
+
+def with_equal_ones_apart(inner, bounds, decimals):
+    """Return ascending inner edges, the last of several equal ones moved to the next point.
+
+    A value at an edge is in the bin above. So a value on which several edges lie, and what is just
+    above it, would share a bin, and the bins between these edges would be empty. The next point is
+    that of the lattice, or the next float. An edge at the upper bound has nothing above it.
+    """
+    following = np.nextafter(inner, np.inf)
+    if decimals is not None:
+        following = np.array([round(edge + 10.0**-decimals, decimals) for edge in inner.tolist()])
+
+    is_repeated = np.append(False, inner[1:] == inner[:-1])
+    is_last = np.append(inner[1:] > following[:-1], following[-1] <= bounds[1])
+    return np.where(is_repeated & is_last, following, inner)
 
 
 def bin_numbers(X, edges, offsets, *, missing, dtype, n_jobs):

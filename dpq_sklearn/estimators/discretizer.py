@@ -38,9 +38,10 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     Attributes
     ----------
     bin_edges_ : ndarray of shape (n_features,) of arrays
-        The private edges of each feature; equal ones make an empty bin. The outermost two, which
-        play no role in `transform`, are the bounds or, without bounds, a bin's width away; a single
-        edge tells no width, so they are as far from it as zero is.
+        The private edges of each feature. Equal ones make empty bins; the last of them lies at the
+        next number, so that a value on which several edges lie has a bin of its own. The outermost
+        two, which play no role in `transform`, are the bounds or, without bounds, a bin's width
+        away; a single edge tells no width, so they are as far from it as zero is.
     n_bins_ : ndarray of shape (n_features,)
         The number of bins of each feature: what was asked for, or what "auto" chose.
     rank_error_ : ndarray of shape (n_features,) of arrays
@@ -137,7 +138,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
     def _set_values(self, released):
         request = released.plan.request
-        edges = map(binning.with_outer_edges, released.values, request.bounds)
+        edges = map(binning.edges_of_values, released.values, request.bounds, request.decimals)
 
         self.n_bins_ = np.array([len(each) + 1 for each in request.probabilities])
         self.bin_edges_ = np.fromiter(edges, dtype=object)

@@ -19,7 +19,7 @@ from dpq_sklearn.engine.grid import Grid, make_grid
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.protocol import of_column
 from dpq_sklearn.releases.request import CountRole, Request
-from dpq_sklearn.releases.values import decimals_of_columns
+from dpq_sklearn.releases.values import values_of_columns
 
 # The share of a fit's budget that its count of rows gets: it costs 1.6% of accuracy.
 COUNT_SHARE = 1 / 64
@@ -74,7 +74,7 @@ class Plan:
         cells = request.mechanism.draw(
             records.ranks, request.probabilities, self.budgets, randomness
         )
-        return Release(decimals_of_columns(self.grid, cells), n_rows, self)
+        return Release(values_of_columns(self.grid, cells), n_rows, self)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Released cells as numbers: the shortest decimals in them. Functions of the cells alone."""
+"""Released cells as numbers of few digits. Functions of the cells and of public facts alone."""
 
 import numpy as np
 
@@ -6,18 +6,47 @@ from dpq_sklearn.engine.round_numbers import FIRST_POWER, POWERS_OF_TEN, times_t
 
 _MOST_DIGITS = 16
 _EXACT_POWER = 22  # 10^22 is the largest power of ten that is a float
+# Noise moves a value by far more than this part of the distance to the next one.
+_PART_OF_A_GAP = 1e-3
+# A cell that holds a number of so few digits may have been drawn because people write it down.
+_MOST_DIGITS_OF_A_ROUND_NUMBER = 6
 
 
-def decimals_of_columns(grid, cells):
-    """Return the numbers of a list of released cells of each column."""
+def values_of_columns(grid, cells):
+    """Return the numbers of a list of ascending released cells of each column: ascending."""
     sizes = [found.size for found in cells]
     columns = np.repeat(np.arange(len(sizes)), sizes)
-    values = shortest_decimals(grid, np.concatenate(cells), columns)
+    values, n_digits = shortest_decimals(grid, np.concatenate(cells), columns)
+
+    is_noise = (n_digits > _MOST_DIGITS_OF_A_ROUND_NUMBER) & ~grid.is_lattice[columns]
+    if is_noise.any():
+        gaps = _least_gaps(values, columns)[is_noise]
+        ends = grid.low[columns[is_noise]], grid.high[columns[is_noise]]
+        values[is_noise] = _within_gaps(values[is_noise], gaps, *ends)
     return np.split(values, np.cumsum(sizes)[:-1])
 
 
+def _least_gaps(values, columns):
+    """Return the distance of each value to the nearest one beside it in its column, or 0."""
+    gaps = np.where(columns[1:] == columns[:-1], np.diff(values), np.inf)
+    least = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
+    return np.where(np.isfinite(least), least, 0.0)
+
+
+def _within_gaps(values, gaps, low, high):
+    """Return the shortest decimals within a thousandth of the gaps, and within bounds.
+
+    They ascend as the values do, since neighbours together move by less than their distance.
+    """
+    lower = np.maximum(values - _PART_OF_A_GAP * gaps, low)
+    upper = np.minimum(values + _PART_OF_A_GAP * gaps, high)
+    candidates = np.vstack((np.zeros(values.shape), _rounded((lower + upper) / 2), values))
+    is_inside = (lower <= candidates) & (candidates <= upper)
+    return candidates[is_inside.argmax(axis=0), np.arange(values.size)]
+
+
 def shortest_decimals(grid, cells, columns):
-    """Return for each cell the number with the fewest decimal digits that lies in it.
+    """Return for each cell the number with the fewest digits that lies in it, and how many it has.
 
     An age's cell gives 37.0, zero's cell gives 0.0. Where no float of up to 16 digits maps back
     (a grid as fine as floats) it is the cell's lower end. On a lattice it is a point.
@@ -31,7 +60,8 @@ def shortest_decimals(grid, cells, columns):
 
     is_inside = (lower <= candidates) & (candidates <= upper)
     is_inside &= grid.cells_of(candidates, columns) == cells
-    return candidates[is_inside.argmax(axis=0), np.arange(cells.size)]
+    n_digits = is_inside.argmax(axis=0)
+    return candidates[n_digits, np.arange(cells.size)], n_digits
 
 
 def _rounded(values):
