@@ -5,6 +5,7 @@ object, message or pickle can ever hold it; and as nothing that looks like an ad
 ever shown, neither can an error.
 """
 
+import contextlib
 import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -14,6 +15,12 @@ DEFAULT_NAME = "default"
 _SCHEMES = ("postgresql://", "postgres://")
 _HOST = r"(\[[0-9A-Fa-f:.%]*\]|[^\s:@/\[\]]*)(:\d*)?"
 _SECRETS = ("password", "sslpassword")
+
+_RULE = (
+    "the address of a ledger must be postgresql://user@host:port/database#name, with every other "
+    "character of a name or password written as %.., as in %40 for an @. It is not shown here, since "
+    "it may hold a password."
+)
 
 _PASSWORDS = {}  # by address: those that this process was told
 
@@ -35,7 +42,7 @@ def is_address(text):
 
 def split_address(text, name=None):
     """Return the `Address`, and a dict of the secrets that stood in it."""
-    parts = urlsplit(text)
+    parts = _parts(text)
     userinfo, _, hosts = parts.netloc.rpartition("@")
     user, _, password = userinfo.partition(":")
     query = parse_qsl(parts.query, keep_blank_values=True)
@@ -43,11 +50,7 @@ def split_address(text, name=None):
     # A password with "/", "#" or "?" in it ends up in another part, together with the "@".
     is_plain = re.fullmatch(f"{_HOST}(,{_HOST})*", hosts) and "@" not in userinfo
     if not is_plain or any("@" in part for part in (parts.path, parts.query, parts.fragment)):
-        raise ValueError(
-            "the address of a ledger must be postgresql://user@host:port/database#name, with every "
-            "other character of a name or password written as %.., as in %40 for an @. It is not "
-            "shown here, since it may hold a password."
-        )
+        raise ValueError(_RULE)
 
     name = _checked_name(name, unquote(parts.fragment))
     secrets = {key: value for key, value in query if key in _SECRETS}
@@ -58,6 +61,13 @@ def split_address(text, name=None):
     public = [(key, value) for key, value in query if key not in _SECRETS]
     options = f"?{urlencode(public)}" if public else ""
     return Address(f"postgresql://{at}{hosts}{parts.path}{options}", name), secrets
+
+
+def _parts(text):
+    """Return the parts of a URL; errors of the library may quote the password."""
+    with contextlib.suppress(ValueError):
+        return urlsplit(text)
+    raise ValueError(_RULE)
 
 
 def _checked_name(name, in_address):
