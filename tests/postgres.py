@@ -149,6 +149,7 @@ class Line:
                     answers.join(10)
                 if is_last:
                     break
+            server.shutdown(socket.SHUT_RDWR)  # closing alone would wait for the other thread
 
     def _answer(self, server, client, is_lost):
         with contextlib.suppress(OSError):
@@ -156,6 +157,7 @@ class Line:
                 if is_lost.is_set():
                     return
                 client.sendall(data)
+        with contextlib.suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)
 
     def close(self):

@@ -18,8 +18,8 @@ _SECRETS = ("password", "sslpassword")
 
 _RULE = (
     "the address of a ledger must be postgresql://user@host:port/database#name, with every other "
-    "character of a name or password written as %.., as in %40 for an @. It is not shown here, since "
-    "it may hold a password."
+    "character of a name or password written as %.., as in %40 for an @. It is not shown here, "
+    "since it may hold a password."
 )
 
 _PASSWORDS = {}  # by address: those that this process was told

@@ -171,7 +171,12 @@ class PostgresStore:
         psycopg = _psycopg()
         errors = psycopg.errors
         lasting = (errors.LockNotAvailable, errors.QueryCanceled, errors.DiskFull)
-        passing = (psycopg.OperationalError, psycopg.InterfaceError, errors.UniqueViolation)
+        passing = (
+            psycopg.OperationalError,
+            psycopg.InterfaceError,
+            errors.IdleInTransactionSessionTimeout,
+            errors.UniqueViolation,  # of the number of a release: another client was faster
+        )
 
         for pause in (*PAUSES_BEFORE_RETRIES, None):
             try:
