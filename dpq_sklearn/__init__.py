@@ -3,6 +3,7 @@
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.displays import DPQuantileDisplay
 from dpq_sklearn.estimators.discretizer import DPKBinsDiscretizer
+from dpq_sklearn.estimators.export import to_sklearn
 from dpq_sklearn.estimators.quantile_transformer import DPQuantileTransformer
 from dpq_sklearn.estimators.robust_scaler import DPRobustScaler
 from dpq_sklearn.forecast.enough_data import PrivacyNoiseWarning
@@ -38,6 +39,7 @@ __all__ = [
     "rank_error_bound",
     "sanitize",
     "suggest_n_bins",
+    "to_sklearn",
 ]
 
 # Pickles name the public path of a class, so that they outlast a change of the layout.

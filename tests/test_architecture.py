@@ -89,6 +89,7 @@ READING_ORDER = [
     "estimators.discretizer",
     "estimators.quantile_transformer",
     "estimators.robust_scaler",
+    "estimators.export",
     "displays",
     "statements.inside",
     "statements.privacy_of",

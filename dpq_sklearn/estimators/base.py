@@ -11,6 +11,7 @@ from os import PathLike
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
@@ -130,6 +131,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         "{estimator_module}.{estimator_name}.html"
     )
 
+    #: the class of scikit-learn that does the same, but for privacy
+    _counterpart: type
     #: the parameter that says which quantiles a feature gets
     _quantiles_parameter: str
     #: the probabilities that "auto" tries, each finer than the one before, by the number that a
@@ -464,7 +467,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
         plain = self._plain()
         if hasattr(self, "feature_names_in_"):
-            plain.feature_names_in_ = self.feature_names_in_.copy()
+            first = plain[0] if isinstance(plain, Pipeline) else plain
+            first.feature_names_in_ = self.feature_names_in_.copy()
 
         own_output = getattr(self, "_sklearn_output_config", {})
         return plain.set_output(transform=own_output.get("transform"))

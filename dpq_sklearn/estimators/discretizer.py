@@ -4,9 +4,12 @@ from copy import deepcopy
 from numbers import Integral
 
 import numpy as np
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from dpq_sklearn.checks import shown
 from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
@@ -64,6 +67,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     1.0
     """
 
+    _counterpart = KBinsDiscretizer
     _quantiles_parameter = "n_bins"
     _probabilities_by_number = {n: even_probabilities(n) for n in AUTO_BINS}  # noqa: RUF012
 
@@ -203,6 +207,39 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
         pairs = zip(names, self.n_bins_, strict=True)
         return np.array([f"{name}_{k}.0" for name, n in pairs for k in range(n)], dtype=object)
+
+    def to_sklearn(self, missing="raise"):
+        """Return a plain fitted transformer of scikit-learn with the private quantiles.
+
+        It needs no dpq_sklearn where it is used, and its `transform` equals this one's on finite
+        data. It is as private as this object.
+
+        Parameters
+        ----------
+        missing : {"raise", "first_bin"}, default="raise"
+            What it does with missing values, which scikit-learn's KBinsDiscretizer does not keep
+            as this class does: it raises, or a constant imputer in front of it puts them into the
+            first bin.
+
+        Returns
+        -------
+        transformer : sklearn.preprocessing.KBinsDiscretizer, or a Pipeline that ends in one
+            The fitted transformer.
+        """
+        if missing not in ("raise", "first_bin"):
+            raise ValueError(f'missing must be "raise" or "first_bin", got {shown(missing)}.')
+
+        plain = super().to_sklearn()
+        if missing == "raise":
+            return plain
+
+        # Lower than every edge, so it is in the first bin.
+        imputer = SimpleImputer(strategy="constant", fill_value=float(np.finfo(np.float32).min))
+        imputer.fit(np.zeros((1, self.n_features_in_)))
+        imputer.set_output(transform="default")
+        if hasattr(self, "feature_names_in_"):  # the imputer sees them, what follows does not
+            imputer.feature_names_in_ = vars(plain).pop("feature_names_in_")
+        return make_pipeline(imputer, plain)
 
     def _plain(self):
         plain = KBinsDiscretizer(

@@ -65,6 +65,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     True
     """
 
+    _counterpart = QuantileTransformer
     _quantiles_parameter = "n_quantiles"
     # One quantile tells no width, and n quantiles make n + 1 bins.
     _probabilities_by_number = {  # noqa: RUF012

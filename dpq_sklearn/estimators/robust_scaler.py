@@ -69,6 +69,7 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
     array([0., 1., 3.])
     """
 
+    _counterpart = RobustScaler
     _quantiles_parameter = "quantile_range"
 
     _parameter_constraints: dict = {  # noqa: RUF012
