@@ -108,6 +108,14 @@ class Runs:
     weights: np.ndarray  # (n_nodes, n_runs), sums of bounds: measure * (exp(-least_score) + 2^-96)
 
 
+def reach_of_draws(q, eps):
+    """Return how many records from its target a node looks, and a little more; arrays (n,).
+
+    The target itself is moved by earlier draws.
+    """
+    return 1.25 * _AHEAD[-1] * 2 * np.maximum(q, 1 - q) / eps
+
+
 def draw(ranks, nodes, randomness):
     """Draw a place in each node by the exponential mechanism; return positions and their ranks.
 

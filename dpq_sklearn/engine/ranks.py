@@ -5,7 +5,8 @@ weight of a cell is spread evenly over its positions, so a record adds to all ra
 climbs by at most one record inside its cell, whatever the ties. Ranks are exact integers in *rank
 ticks*: ``positions_per_cell`` ticks are one unit of weight.
 
-Mechanisms see data through `Ranks` only. `sorted_ranks` and `weighted_ranks` have the two kinds.
+Mechanisms see data through `Ranks` only: `sorted_ranks`, `weighted_ranks` and `selected_ranks` have
+the kinds of them.
 """
 
 from typing import Protocol
@@ -42,6 +43,13 @@ class Ranks(Protocol):
 
     def of_columns(self, columns):
         """Return the ranks of a list of the columns."""
+
+    def near(self, columns, probabilities, reach):
+        """Return ranks with the same answers, which may be quicker near some quantiles.
+
+        A mechanism says where it will look: at ranks up to `reach` records from the quantiles with
+        these probabilities. All arrays have the shape (n,).
+        """
 
 
 def checked_totals(total_weights):

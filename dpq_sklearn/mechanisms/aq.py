@@ -176,6 +176,23 @@ def nodes_of_level(grid, level, estimates, rows):
     )
 
 
+@lru_cache(maxsize=32)
+def where_draws_look(mechanism, probabilities, budgets):
+    """Return the columns and probabilities of all draws, and how many records around they look at.
+
+    Three arrays (n_draws,), from public facts: what `Ranks.near` wants to know.
+    """
+    levels = levels_of_columns(mechanism, probabilities, budgets)
+    columns = np.concatenate([level.column for level in levels])
+    indices = np.concatenate([level.index for level in levels])
+    reach = np.concatenate([exponential.reach_of_draws(level.q, level.eps) for level in levels])
+
+    n_quantiles = [len(of_column) for of_column in probabilities]
+    first_of_column = np.cumsum([0, *n_quantiles[:-1]])
+    in_a_row = np.concatenate([np.array(of_column) for of_column in probabilities])
+    return columns, in_a_row[first_of_column[columns] + indices - 1], reach
+
+
 class ApproximateQuantiles(Mechanism):
     """The AQ mechanism."""
 
@@ -219,11 +236,12 @@ class ApproximateQuantiles(Mechanism):
         all levels. So it is in zCDP, where a draw costs ``w^2 rho <= w rho``. Base measures depend
         on cells that earlier draws released, which adaptive composition allows.
         """
+        request = tuple(tuple(map(float, of_column)) for of_column in probabilities), tuple(budgets)
+        ranks = ranks.near(*where_draws_look(self, *request))
+
         n_quantiles = np.array([len(of_column) for of_column in probabilities])
         estimates = Estimates.before_the_first_draw(ranks, n_quantiles)
-
-        as_tuples = tuple(tuple(map(float, of_column)) for of_column in probabilities)
-        for level in levels_of_columns(self, as_tuples, tuple(budgets)):
+        for level in levels_of_columns(self, *request):
             nodes = nodes_of_level(ranks.grid, level, estimates, rows=level.column)
             positions, split_ranks = exponential.draw(ranks, nodes, randomness)
             estimates.positions[level.column, level.index] = positions

@@ -22,6 +22,8 @@ from scipy import sparse
 from dpq_sklearn.reading.threads import blocks_of_rows
 
 _REAL_KINDS = "biuf"
+_FLOATS = (np.float64, np.float32)
+_INTEGERS = tuple(map(np.dtype, "?bBhHiIlLqQ"))
 # What the names of other libraries' dtypes begin with.
 _MAY_HOLD_NUMBERS = (
     r"(?i)object|(sparse\[|dictionary<values=)?(bool|u?int\d|(half)?float|double|decimal|null)"
@@ -65,22 +67,32 @@ def read_matrix(X, first_column=0):
 
     `first_column` is the number of the first column of an array that is a part of a wider one.
     """
+    return _read(X, _FLOATS, first_column)
+
+
+def read_numbers(X):
+    """Return the same, but integers and booleans as they are: nothing is copied for them."""
+    return _read(X, _FLOATS + _INTEGERS, 0)
+
+
+def _read(X, kept_types, first_column):
+    """Return a matrix of one of the types that are kept, or of float64."""
     if sparse.issparse(X):
         return X
     with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
         if not _has_dtypes(X):  # a column of which nothing is checked so far
             X = checked_column(_with_dtypes(X, "x"))
-        return _matrix_of(X, first_column)
+        return _matrix_of(X, kept_types, first_column)
 
 
-def _matrix_of(X, first_column):
+def _matrix_of(X, kept_types, first_column):
     labels, dtypes, columns = columns_of(X, first_column)
     kinds = set(dtypes)
     if kinds and all(isinstance(d, np.dtype) and d.kind in _REAL_KINDS for d in kinds):
         common = np.result_type(*kinds)
-        common = common if common in (np.float64, np.float32) else np.float64
+        common = common if common in kept_types else np.float64
         if isinstance(X, np.ma.MaskedArray):
-            matrix = X.astype(common).filled(np.nan)
+            matrix = X.astype(common if common in _FLOATS else np.float64).filled(np.nan)
         else:
             matrix = X.to_numpy(dtype=common) if hasattr(X, "iloc") else np.asarray(X, dtype=common)
         return matrix[:, None] if matrix.ndim == 1 else matrix

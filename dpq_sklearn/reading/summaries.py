@@ -72,7 +72,7 @@ def summarize(values, grid, column, weights=None):
 def sorted_by_cell(values, weights, grid, column):
     """Return the ascending cells of a float64 column, and the weights of its rows in this order.
 
-    NaN weigh nothing, in the first cell.
+    NaN weigh nothing, in the first cell, and so do rows whose weight is 0.
     """
     # Cell and weight in one number, which is sorted several times as fast as a pair.
     first = grid.first[column]
@@ -80,7 +80,8 @@ def sorted_by_cell(values, weights, grid, column):
     for piece in blocks_of_rows(values.size, _VALUES_AT_ONCE):
         cells = grid.cells_of(values[piece], column) - first
         cells_and_weights = (cells << _WEIGHT_BITS) | weights[piece]
-        packed[piece] = np.where(np.isnan(values[piece]), 0, cells_and_weights)
+        is_nothing = np.isnan(values[piece]) | (weights[piece] == 0)
+        packed[piece] = np.where(is_nothing, 0, cells_and_weights)
 
     packed.sort()
     weights = packed & (2**_WEIGHT_BITS - 1)
