@@ -41,6 +41,7 @@ def shown(value):
 def checked_positive(value, name):
     """Return `value` as a float if it is a positive number whose square is finite."""
     number = _finite(value)
+
     if not 0 < number < 1e100:
         raise ValueError(f"{name} must be a finite number > 0 and < 1e100, got {shown(value)}.")
     return number
@@ -63,6 +64,7 @@ def checked_bounds(bounds):
         low, high = bounds
     except (TypeError, ValueError):
         low = high = math.nan
+
     low = -math.inf if low is None else _finite(low)
     high = math.inf if high is None else _finite(high)
 

@@ -233,11 +233,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         budget = self._total_budget()
         randomness = make_randomness(self.random_state)
         draft = self._draft()
+
         with no_data_in_frames():
             tables = draft._checked_batches(batches, groups)
             first = next(tables, None)
             if first is None:
                 raise ValueError("batches must hold at least one batch, got none.")
+
             source = Batches(chain([first], tables), self.n_jobs, Progress(verbose, callback))
             plan = draft._plan(
                 first[0].shape[1],
@@ -330,6 +332,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             expected error of an edge in bins, and a verdict in words.
         """
         check_is_fitted(self)
+
         names = _check_feature_names_in(self)
         return make_report(names, self._private_values(), self.error_in_bins_)
 
@@ -338,6 +341,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         nameless = self._without_names()
         if n_features is None:  # one feature with the whole budget costs the most rho
             n_features = nameless._least_features()
+
         return nameless._plan(n_features, self._total_budget()).loss
 
     def _without_names(self):
@@ -422,6 +426,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             The transformed rows; of dask and Spark lazily, in the same kind of container.
         """
         check_is_fitted(self)
+
         row_map = self._row_map("_transform_rows", self.get_feature_names_out)
         return collection_of(X).map_rows(replace(row_map, output=output_container(self)))
 
@@ -440,6 +445,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             The centres of the bins, or the values at the shares; NaN where they are missing.
         """
         check_is_fitted(self)
+
         names = partial(_check_feature_names_in, self)
         return collection_of(X).map_rows(self._row_map("_inverse_transform_rows", names))
 

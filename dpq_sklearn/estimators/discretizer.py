@@ -129,6 +129,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _candidate_probabilities(self, n_features, names):
         if isinstance(self.n_bins, str):  # "auto"
             return [[each] * n_features for each in self._probabilities_by_number.values()]
+
         n_bins = bins_of_features(self.n_bins, n_features, names)
         return [list(map(even_probabilities, n_bins))]
 
