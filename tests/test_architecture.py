@@ -87,6 +87,7 @@ READING_ORDER = [
     "estimators.parameters",
     "estimators.noise_warning",
     "estimators.report",
+    "estimators.planned",
     "estimators.base",
     "estimators.binning",
     "estimators.discretizer",

@@ -1,5 +1,6 @@
 """Accounts: the ways to share out what a whole release may cost, and what it then costs."""
 
+import math
 from dataclasses import dataclass
 
 from dpq_sklearn.accounting.budgets import Budget, Cost, Unit
@@ -18,7 +19,7 @@ class Account:
 
     def loss(self, costs, total, neighbours):
         """Return the loss of releases whose costs add up to the total budget, or less."""
-        spent = Cost(*map(sum, zip(*costs, strict=True)))
+        spent = Cost(*map(math.fsum, zip(*costs, strict=True)))  # in any order
         is_pure = self.delta == 0 and total.eps is not None
 
         return PrivacyLoss(

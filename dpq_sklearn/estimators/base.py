@@ -30,6 +30,7 @@ from dpq_sklearn.estimators.compat import (
 )
 from dpq_sklearn.estimators.noise_warning import warn_if_noisy
 from dpq_sklearn.estimators.parameters import lattices_of_features, weights_of_features
+from dpq_sklearn.estimators.planned import planned_loss
 from dpq_sklearn.estimators.report import make_report
 from dpq_sklearn.forecast.enough_data import cautious_count, chosen_plan, errors_in_bins
 from dpq_sklearn.mechanisms.registry import MECHANISMS
@@ -135,6 +136,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     _counterpart: type
     #: the parameter that says which quantiles a feature gets
     _quantiles_parameter: str
+    #: those that have one entry for each feature and change what a fit costs
+    _parameters_with_a_cost = ("feature_weights",)
     #: the probabilities that "auto" tries, each finer than the one before, by the number that a
     #: user would set instead; empty if there is no such number
     _probabilities_by_number: dict = {}  # noqa: RUF012
@@ -337,21 +340,12 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         return make_report(names, self._private_values(), self.error_in_bins_)
 
     def _planned_loss(self, n_features=None):
-        """Return what a fit will cost, without data."""
-        nameless = self._without_names()
-        if n_features is None:  # one feature with the whole budget costs the most rho
-            n_features = nameless._least_features()
+        """Return what a fit will cost at most, without data."""
+        return planned_loss(self, n_features)
 
-        return nameless._plan(n_features, self._total_budget()).loss
-
-    def _without_names(self):
-        """Return a copy whose parameters hold no names of features: without data none are known."""
-        weights = None if isinstance(self.feature_weights, dict) else self.feature_weights
-        return self._with(feature_weights=weights, bounds=None, decimals=None)
-
-    def _least_features(self):
-        """Return how many features there are, as far as parameters tell: one entry for each."""
-        return np.size(self.feature_weights)
+    def _with_equal_features(self):
+        """Return copies with equal features, one for each kind of feature that there may be."""
+        return [self._with(feature_weights=None)]
 
     def _plan(
         self,

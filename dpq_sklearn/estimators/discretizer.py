@@ -69,6 +69,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
     _counterpart = KBinsDiscretizer
     _quantiles_parameter = "n_bins"
+    _parameters_with_a_cost = ("n_bins", "feature_weights")
     _probabilities_by_number = {n: even_probabilities(n) for n in AUTO_BINS}  # noqa: RUF012
 
     _parameter_constraints: dict = {  # noqa: RUF012
@@ -133,13 +134,12 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         n_bins = bins_of_features(self.n_bins, n_features, names)
         return [list(map(even_probabilities, n_bins))]
 
-    def _without_names(self):
-        nameless = super()._without_names()
-        # Two bins have the fewest draws, and so the most rho for their eps.
-        return nameless._with(n_bins=2) if isinstance(self.n_bins, dict) else nameless
-
-    def _least_features(self):
-        return max(np.size(self.n_bins), super()._least_features())
+    def _with_equal_features(self):
+        (draft,) = super()._with_equal_features()
+        if isinstance(self.n_bins, dict):
+            numbers = dict.fromkeys([*self.n_bins.values(), DEFAULT_BINS])
+            return [draft._with(n_bins=n_bins) for n_bins in numbers]
+        return [draft]
 
     def _set_values(self, released):
         request = released.plan.request

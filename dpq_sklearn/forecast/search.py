@@ -155,12 +155,7 @@ def _fits(estimator, n_features):
 
 def _private_fit(transformer, n_features):
     """Return the fit of a private transformer."""
-    if n_features is None and getattr(transformer, "delta", 0) > 0:
-        raise ValueError(
-            f"n_features must be given to plan a {type(transformer).__name__} with delta > 0, for "
-            "the number of its columns decides which account it uses, got None."
-        )
-    loss = transformer._planned_loss(n_features=n_features)  # None: the rho of one column
+    loss = transformer._planned_loss(n_features=n_features)  # None: of any number of columns
 
     ledger = getattr(transformer, "ledger", None)
     return _Fit(None if ledger is None else opened(ledger), loss)
@@ -200,7 +195,7 @@ def _parts(estimator, n_features):
         return [*parts, (estimator.remainder, None)]
 
     if isinstance(estimator, TransformedTargetRegressor):
-        return [(estimator.regressor, n_features), (estimator.transformer, 1)]
+        return [(estimator.regressor, n_features), (estimator.transformer, None)]
 
     if _holds_privacy(estimator):
         raise ValueError(
@@ -235,8 +230,12 @@ def _candidates(search, n_features):
 
 
 def _fits_of_settings(estimator, settings, n_features):
-    estimators = (clone(estimator).set_params(**clone(chosen, safe=False)) for chosen in settings)
-    return [_fits(candidate, n_features) for candidate in estimators]
+    return [_fits(candidate, n_features) for candidate in _with_settings(estimator, settings)]
+
+
+def _with_settings(estimator, settings):
+    for chosen in settings:
+        yield clone(estimator).set_params(**clone(chosen, safe=False))
 
 
 def _dearest_values(estimator, space):
@@ -253,15 +252,33 @@ def _dearest_values(estimator, space):
         low, high = values.support() if hasattr(values, "support") else (-np.inf, np.inf)
         if not hasattr(values, "rvs"):
             dearest[name] = values
-        elif high - low < np.inf and unit in ("eps", "delta", "rho"):
+        elif high - low < np.inf and unit in ("eps", "rho"):
             dearest[name] = [high, (low + high) / 2]  # the second shows that the cost is not fixed
         else:
-            raise ValueError(
-                "random_state of RandomizedSearchCV must be an int for a plan if it is not known "
-                f"which candidates cost most, as with the distribution of {name!r}, got None."
-            )
+            raise _unknown_dearest(name)
 
+    ranges = [name for name in dearest if hasattr(space[name], "rvs")]
+    if ranges and not all(map(_costs_grow, _with_settings(estimator, ParameterGrid(dearest)))):
+        raise _unknown_dearest(ranges[0])
     return dearest
+
+
+def _costs_grow(estimator):
+    """Return whether more eps, or rho, costs more of everything, as it decides nothing else.
+
+    With a delta it decides which account is used, and with "auto" which mechanism.
+    """
+    return not any(
+        getattr(private, "delta", 0) > 0 or getattr(private, "mechanism", None) == "auto"
+        for private in _private_inside(estimator)
+    )
+
+
+def _unknown_dearest(name):
+    return ValueError(
+        "random_state of RandomizedSearchCV must be an int for a plan if it is not known "
+        f"which candidates cost most, as with the distribution of {name!r}, got None."
+    )
 
 
 def _number_of_folds(cv):
@@ -284,6 +301,11 @@ def _is_private(estimator):
 
 def _holds_privacy(thing):
     """Return whether there is a private estimator that can be fitted anywhere inside."""
+    return any(True for _ in _private_inside(thing))
+
+
+def _private_inside(thing):
+    """Yield all private estimators that can be fitted inside."""
     inside = ()
     if isinstance(thing, (list, tuple)):
         inside = thing
@@ -292,4 +314,7 @@ def _holds_privacy(thing):
     elif hasattr(thing, "get_params") and not isinstance(thing, (FrozenEstimator, type)):
         inside = thing.get_params(deep=False).values()
 
-    return _is_private(thing) or any(map(_holds_privacy, inside))
+    if _is_private(thing):
+        yield thing
+    for part in inside:
+        yield from _private_inside(part)

@@ -5,6 +5,7 @@ plans, at the price of the dearest. `plan_counts` is for counts alone. A plan kn
 read of a source, and how to draw from that.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -184,7 +185,7 @@ def _predicted_error(request, account):
     """Return the sum of the errors of all columns, a little more if a delta is spent for it."""
     columns = Counter(zip(request.probabilities, account.budgets, strict=True))
     typical_error = request.mechanism.typical_error
-    error = sum(of_column(typical_error, *column) * n for column, n in columns.items())
+    error = math.fsum(of_column(typical_error, *column) * n for column, n in columns.items())
     return error * WORTH_A_DELTA if account.delta else error
 
 

@@ -1,0 +1,90 @@
+"""What a fit will cost, said without data: never less than the fit is charged.
+
+A plan may not know how many features there will be, what they are called, and whether there will be
+groups. Of all fits that are possible then it takes the dearest, in eps, delta and rho each.
+"""
+
+from dataclasses import replace
+from itertools import permutations
+from numbers import Integral
+
+from dpq_sklearn.accounting.losses import most_of_each
+from dpq_sklearn.accounting.neighbours import Neighbours
+
+# Of so many features all orders are planned, if some parameters go by name and others by position.
+MOST_IN_ANY_ORDER = 5
+
+
+def planned_loss(transformer, n_features=None):
+    """Return what a fit of a private transformer will cost at most."""
+    draft = transformer._with(bounds=None, decimals=None)  # they change no cost
+    draft._forget()
+
+    entries = [getattr(draft, name) for name in draft._parameters_with_a_cost]
+    if n_features is None:
+        n_features = _number_by_position(entries)
+    if n_features is None:
+        return _dearest_of_any_number(draft)
+
+    named = (draft._with(feature_names_in_=names) for names in _names(entries, n_features))
+    return _dearest(named, n_features)
+
+
+def _dearest(drafts, n_features):
+    """Return a loss that covers fits of all drafts, with groups and without."""
+    losses = []
+    for draft in drafts:
+        # Only "auto" takes another mechanism for people.
+        relations = tuple(Neighbours) if draft.mechanism == "auto" else (Neighbours.ROWS,)
+        budget = draft._total_budget()
+        losses += [draft._plan(n_features, budget, neighbours=each).loss for each in relations]
+    return replace(most_of_each(losses), neighbours=Neighbours.ROWS)
+
+
+def _dearest_of_any_number(draft):
+    """Return a loss that covers fits of any number of features.
+
+    With a share s of eps a feature has c s^2 of rho, where c depends on its quantiles. The shares
+    sum to 1, so all features have at most what the one with the largest c would have by itself.
+    (JointExp alone does not spend a very large eps in full. It is one draw, of eps^2 / 8 at most.)
+    A budget in rho is spent in full, and its eps is infinite because of the count.
+    """
+    budget = draft._total_budget()
+    if budget.delta > 0:
+        raise ValueError(
+            f"n_features must be given to plan a {type(draft).__name__} with delta > 0, for "
+            "the number of its columns decides which account it uses, got None."
+        )
+
+    loss = _dearest(draft._with_equal_features(), n_features=1)
+    if budget.eps is not None and draft.mechanism in ("joint_exp", "auto"):
+        return replace(loss, rho=max(loss.rho, budget.eps**2 / 8))
+    return loss
+
+
+def _number_by_position(entries):
+    """Return how many features there are, if a parameter has one entry for each; else None."""
+    return next((len(given) for given in entries if _is_by_position(given)), None)
+
+
+def _is_by_position(given):
+    return given is not None and not isinstance(given, (Integral, str, dict))
+
+
+def _names(entries, n_features):
+    """Return the names that features may have: those of the parameters, numbers for the others.
+
+    Costs do not depend on the order, unless some parameters go by name and others by position.
+    """
+    by_name = [given for given in entries if isinstance(given, dict)]
+    names = list(dict.fromkeys(name for given in by_name for name in given))
+    names += range(len(names), n_features)
+
+    if not by_name or not any(map(_is_by_position, entries)):
+        return [names]
+    if n_features > MOST_IN_ANY_ORDER:
+        raise ValueError(
+            "n_bins and feature_weights must both be given by name, or both by position, to plan "
+            f"more than {MOST_IN_ANY_ORDER} features, got one of each."
+        )
+    return permutations(names)
