@@ -28,6 +28,8 @@ def only(name, unit):
 )
 def test_exit_code_says_whether_a_mechanism_overspends(name, monkeypatch, capsys):
     n_samples = 4000 * audit.SLOWNESS.get(name.split(",")[0], 1)
+    if "dask" in name:
+        pytest.importorskip("dask")
     audits = only(name, "rho")
     monkeypatch.setattr(audit, "all_audits", lambda: audits)
     assert audit.main(["--samples", str(n_samples), "--seed", "0"]) == 0
@@ -46,17 +48,9 @@ def test_exit_code_says_whether_a_mechanism_overspends(name, monkeypatch, capsys
 def test_no_claim_of_the_package_is_exceeded(capsys):
     assert audit.main(["--samples", "400", "--seed", "0"]) == 0
     printed = capsys.readouterr().out
-    for name in (
-        "batches",
-        "dask",
-        "aq",
-        "joint_exp",
-        "ind_exp",
-        "agg_tree",
-        "auto",
-        "dp_count",
-        "dp_histogram",
-    ):
+    names = {one.name.split(",")[0] for one in audit.all_audits()}
+    assert names >= {"aq", "joint_exp", "ind_exp", "agg_tree", "auto", "batches", "dp_count"}
+    for name in names:
         assert printed.count(f"\n{name}") >= 2  # for eps and for rho
 
 

@@ -396,6 +396,11 @@ def test_the_labels_of_an_extension_are_compared_and_not_their_storage():
     assert found(in_pandas(labels)) == [0, 0, 2, 3, 0]
 
 
+def test_tuples_of_different_lengths_are_different_people():
+    assert found([(1,), (1, 2), (1,), (), (1, 2), ()]) == [0, 1, 0, 3, 1, 3]
+    assert found([(1, 2), (1,), (1, 2)]) == [0, 1, 0]
+
+
 def test_what_is_below_a_mask_need_not_be_a_label():
     labels = np.ma.array(objects([1, [], 1, {}]), mask=[0, 1, 0, 1])
     assert found(labels) == [0, 1, 0, 3]
@@ -482,6 +487,18 @@ def test_types_of_labels_that_hold_several_values_are_refused_before_paying(name
             released()
         assert "secret" not in str(caught.value)
     assert list(ledger.records()) == []
+
+
+@pytest.mark.skipif(not hasattr(pl, "BaseExtension"), reason="polars has no extensions yet")
+@pytest.mark.parametrize("storage", [pl.Struct({"a": pl.Int64}), pl.List(pl.Int64)], ids=str)
+def test_extensions_of_polars_are_checked_by_their_storage(storage):
+    class Alias(pl.BaseExtension):
+        def __init__(self):
+            super().__init__("tests.alias", storage)
+
+    labels = pl.Series([None] * 3, dtype=Alias())
+    with pytest.raises(TypeError, match=r"^groups must hold hashable labels"):
+        checked_groups(labels, 3)
 
 
 class Odd:
