@@ -306,12 +306,19 @@ def test_parameters_that_do_not_fit_the_columns_raise(estimator, parameters, mat
 def test_the_price_is_paid_before_cells_are_read(estimator, tmp_path):
     """What a cell holds must not decide whether a fit is recorded."""
     ledger = PrivacyLedger(tmp_path / "ledger.db", eps=1.0)
-    frame = pd.DataFrame({"a": pd.Series([1, "x"], dtype=object)})
-    with pytest.raises(TypeError, match="column 'a' of X"):
-        clone(estimator).set_params(ledger=ledger).fit(frame)
+    X = np.array([[1], ["x"]], dtype=object)
+    with pytest.raises(TypeError, match="column 0 of X"):
+        clone(estimator).set_params(ledger=ledger).fit(X)
     assert len(ledger.records()) == 1
     with pytest.raises(BudgetExceededError):
-        clone(estimator).set_params(ledger=ledger).fit(frame)
+        clone(estimator).set_params(ledger=ledger).fit(X)
+
+
+@both
+def test_no_sample_weight_is_as_good_as_none(estimator, X):
+    assert clone(estimator).fit(X, sample_weight=None).n_features_in_ == 3
+    with pytest.raises(TypeError, match=r"'sample_weight'\. A weight would change"):
+        clone(estimator).fit(X, sample_weight=np.ones(len(X)))
 
 
 @both

@@ -502,7 +502,9 @@ def test_no_advice_stops_a_fit(mechanism, amount, n_bins, rng):
 def test_the_report_is_a_table_of_all_features(estimator, n_bins, rng):
     X = pd.DataFrame(rng.normal(size=(5000, 2)), columns=["a", "b"])
     report = estimator.fit(X).quality_report()
-    assert report.columns.tolist() == ["feature", "bins", "edges", "error_in_bins", "verdict"]
+    columns = ["feature", "bins", "edges", "error_in_bins", "verdict", "caveat"]
+    assert report.columns.tolist() == columns
+    assert set(report["caveat"]) == {"if few values are missing"}
     assert report["feature"].tolist() == ["a", "b"]
     assert report["bins"].tolist() == n_bins
     assert [len(edges) + 1 for edges in report["edges"]] == n_bins
@@ -510,6 +512,16 @@ def test_the_report_is_a_table_of_all_features(estimator, n_bins, rng):
     assert report["error_in_bins"].to_numpy() == pytest.approx(estimator.error_in_bins_, abs=1e-3)
     assert set(report["verdict"]) == {"good"}
     assert "good" in report._repr_html_() and "mostly" not in repr(report)
+
+
+def test_the_verdict_counts_the_bins_that_can_hold_rows(rng):
+    X = rng.poisson(0.5, size=(20_000, 1))
+    fitted = DPKBinsDiscretizer(8, eps=20.0, decimals=0).fit(X)
+    (edges,) = fitted._private_values()
+    n_distinct = len(set(edges.tolist())) + 1
+    assert n_distinct < 8
+    (verdict,) = fitted.quality_report()["verdict"]
+    assert verdict.endswith(f"; {n_distinct} of 8 bins can hold rows")
 
 
 @both
@@ -526,7 +538,7 @@ def test_without_pandas_the_report_is_a_dict_of_arrays(estimator, plenty, monkey
     assert all(report[key].tolist() == expected[key].tolist() for key in report)
     lines = repr(report).splitlines()
     assert len(lines) == 11 and lines[0].split() == list(report)
-    assert all(line.endswith(word) for line, word in zip(lines[1:], report["verdict"], strict=True))
+    assert all(word in line for line, word in zip(lines[1:], report["verdict"], strict=True))
     assert report._repr_html_().count("<tr>") == 11
 
 

@@ -132,6 +132,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         "{estimator_module}.{estimator_name}.html"
     )
 
+    #: whether `transform` returns a sparse matrix
+    _makes_sparse_rows = False
     #: the class of scikit-learn that does the same, but for privacy
     _counterpart: type
     #: the parameter that says which quantiles a feature gets
@@ -167,7 +169,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         self : object
             The fitted transformer.
         """
-        for name in unknown:
+        for name, value in unknown.items():
+            if name == "sample_weight" and value is None:
+                continue
             why = " A weight would change what a row costs." if name == "sample_weight" else ""
             method = f"{type(self).__name__}.fit()"
             raise TypeError(f"{method} got an unexpected keyword argument {name!r}.{why}")
@@ -332,7 +336,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         -------
         report : pandas.DataFrame, or dict of arrays if pandas is not installed
             For each feature its name, its number of bins, the private edges between them, the
-            expected error of an edge in bins, and a verdict in words.
+            expected error of an edge in bins, a verdict in words, and on what it rests. Equal
+            edges make bins that can hold no rows: the verdict counts the others.
         """
         check_is_fitted(self)
 
@@ -421,8 +426,27 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
 
-        row_map = self._row_map("_transform_rows", self.get_feature_names_out)
-        return collection_of(X).map_rows(replace(row_map, output=output_container(self)))
+        return collection_of(X).map_rows(self._transforming_map())
+
+    def fit_transform(self, X, y=None, **fit_params):
+        """Fit to `X`, then transform it; what `transform` would refuse is refused before the fit.
+
+        Parameters
+        ----------
+        X : {array-like, dask DataFrame, dask Array} of shape (n_samples, n_features)
+            The private rows.
+        y : None
+            Ignored.
+        **fit_params : dict
+            What else `fit` takes: `groups`.
+
+        Returns
+        -------
+        Xt : {ndarray, sparse matrix} of shape (n_samples, n_features_out)
+            The transformed rows.
+        """
+        collection_of(X).refuse_output(self._transforming_map())
+        return super().fit_transform(X, y, **fit_params)
 
     def inverse_transform(self, X):
         """Map transformed rows back, to a value in each bin or at each share.
@@ -442,6 +466,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
         names = partial(_check_feature_names_in, self)
         return collection_of(X).map_rows(self._row_map("_inverse_transform_rows", names))
+
+    def _transforming_map(self):
+        return replace(
+            self._row_map("_transform_rows", self.get_feature_names_out),
+            output=output_container(self),
+            is_sparse=self._makes_sparse_rows,
+        )
 
     def _row_map(self, method, names):
         """Return a method of this estimator as a map of rows."""

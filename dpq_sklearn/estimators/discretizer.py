@@ -117,6 +117,10 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.random_state = random_state
         self.ledger = ledger
 
+    @property
+    def _makes_sparse_rows(self):
+        return self.encode == "onehot"
+
     def _draft(self):
         output = compat.output_container(self)
         if self.encode == "onehot" and output != "default":

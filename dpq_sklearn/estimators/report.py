@@ -7,6 +7,8 @@ import numpy as np
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
 
 _VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
+# The count of the rows is private, that of the missing values of a feature is not known.
+CAVEAT = "if few values are missing"
 
 
 class QualityReport(dict):
@@ -42,7 +44,8 @@ def make_report(names, values, errors):
         "bins": np.array([edges.size + 1 for edges in values]),
         "edges": np.fromiter((edges.tolist() for edges in values), dtype=object),
         "error_in_bins": errors.round(3),
-        "verdict": np.fromiter(map(verdict, errors), dtype=object),
+        "verdict": np.fromiter(map(_verdict_on_edges, errors, values), dtype=object),
+        "caveat": np.full(len(values), CAVEAT, dtype=object),
     }
 
     try:
@@ -50,6 +53,15 @@ def make_report(names, values, errors):
     except ImportError:
         return QualityReport(columns)
     return pandas.DataFrame(columns)
+
+
+def _verdict_on_edges(error, edges):
+    """Return a verdict, and how many bins can hold rows if there are equal edges."""
+    n_bins = edges.size + 1
+    n_distinct = np.unique(edges).size + 1
+    if n_distinct == n_bins:
+        return verdict(error)
+    return f"{verdict(error)}; {n_distinct} of {n_bins} bins can hold rows"
 
 
 def verdict(error):

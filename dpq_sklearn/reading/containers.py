@@ -25,8 +25,9 @@ _REAL_KINDS = "biuf"
 _FLOATS = (np.float64, np.float32)
 _INTEGERS = tuple(map(np.dtype, "?bBhHiIlLqQ"))
 # What the names of other libraries' dtypes begin with.
-_MAY_HOLD_NUMBERS = (
-    r"(?i)object|(sparse\[|dictionary<values=)?(bool|u?int\d|(half)?float|double|decimal|null)"
+_NUMBERS = r"(?i)(sparse\[|dictionary<values=)?(bool|u?int\d|(half)?float|double|decimal|null)"
+_ABOUT_OBJECTS = (
+    " Objects may be text: convert them, with pd.to_numeric or astype, or leave the column out."
 )
 _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
@@ -150,26 +151,57 @@ def _with_dtypes(X, name):
 
 
 def _check_dtypes(X):
-    """Raise for the first dtype that holds neither real numbers nor objects, which may be such."""
+    """Raise if a dtype holds no real numbers, and name all columns that have such a one.
+
+    Lists and NumPy's arrays of objects have no dtypes that say more: their cells decide. A column
+    of objects in a DataFrame is nearly always text.
+    """
     labels, dtypes, _ = columns_of(X)
-    if all(map(_may_hold_numbers, set(dtypes))):
+    may_hold_numbers = may_be_numbers if isinstance(X, np.ndarray) else are_numbers
+    if all(map(may_hold_numbers, set(dtypes))):
         return
+
     pairs = zip(labels, dtypes, strict=True)
-    label, dtype = next(pair for pair in pairs if not _may_hold_numbers(pair[1]))
+    wrong = [(label, dtype) for label, dtype in pairs if not may_hold_numbers(dtype)]
+    if hasattr(X, "dtype"):  # all columns of an array have the same one
+        wrong = wrong[:1]
+    kinds = {getattr(dtype, "kind", None) for _, dtype in wrong}
+    words = dict.fromkeys(_word(dtype) for _, dtype in wrong)
+    prefix = "Complex data not supported: " if "c" in kinds else ""
+    advice = _ABOUT_OBJECTS if "object" in {word.lower() for word in words} else ""
+    raise ValueError(
+        f"{prefix}{_enumerated([label for label, _ in wrong])} must hold real numbers, got "
+        f"dtype {', '.join(words)}.{advice}"
+    )
+
+
+def _word(dtype):
+    """Return the name of a dtype without categories, fill values or the length of text."""
     kind = getattr(dtype, "kind", None)
-    # What follows the name can be categories, fill values or the length of text.
-    word = _NAMES_OF_KINDS.get(kind) or re.match(r"\w*(\[\w+\])?", str(dtype)).group()
-    prefix = "Complex data not supported: " if kind == "c" else ""
-    raise ValueError(f"{prefix}{label} must hold real numbers, got dtype {word}.")
+    return _NAMES_OF_KINDS.get(kind) or re.match(r"\w*(\[\w+\])?", str(dtype)).group()
 
 
-def _may_hold_numbers(dtype):
+def _enumerated(labels):
+    """Return labels such as "column 'a' of X" as one text."""
+    if len(labels) == 1:
+        return labels[0]
+    names = [label.removeprefix("column ").removesuffix(" of X") for label in labels]
+    return f"columns {', '.join(names)} of X"
+
+
+def may_be_numbers(dtype):
+    """Return whether a dtype holds real numbers, or objects, which may be such."""
+    is_objects = isinstance(dtype, np.dtype) and dtype.kind == "O"
+    return is_objects or are_numbers(dtype)
+
+
+def are_numbers(dtype):
+    """Return whether a dtype says that it holds real numbers."""
     if isinstance(dtype, np.dtype):
-        return dtype.kind in _REAL_KINDS + "O"
+        return dtype.kind in _REAL_KINDS
     if str(dtype) == "category":
-        is_text = dtype.categories.inferred_type == "string"  # pandas 2 has objects there
-        return _may_hold_numbers(dtype.categories.dtype) and not is_text
-    return re.match(_MAY_HOLD_NUMBERS, str(dtype)) is not None
+        return are_numbers(dtype.categories.dtype)
+    return re.match(_NUMBERS, str(dtype)) is not None
 
 
 def _floats_of(column, name):

@@ -43,6 +43,11 @@ def _now():
 
 def release(paid, source):
     """Read the data and draw: the one place where data meet a mechanism."""
-    with np.errstate(all="ignore"):  # callers could turn NumPy's warnings into errors
-        records = paid.plan.read(source)
-        return paid.plan.draw(records, paid.randomness)
+    try:
+        with np.errstate(all="ignore"):  # callers could turn NumPy's warnings into errors
+            records = paid.plan.read(source)
+            return paid.plan.draw(records, paid.randomness)
+    except Exception as error:
+        if paid.loss.ledger is not None:
+            error.add_note("Nothing was released, but the privacy ledger stays charged.")
+        raise

@@ -112,11 +112,7 @@ class DaskCollection:
         """
         X = self._features
         if self._is_frame:
-            rows = X._meta_nonempty.copy()
-            for name, dtype in rows.dtypes.items():
-                if str(dtype) == "object":  # which objects is not known; the workers will see
-                    rows[name] = 1.0
-            return rows
+            return X._meta_nonempty
 
         ones = np.ones((1, X.shape[1]), dtype=float if X.dtype.kind == "O" else X.dtype)
         return sparse.csr_array(ones) if sparse.issparse(X._meta) else ones
@@ -183,9 +179,18 @@ class DaskCollection:
             [dask.delayed(_summary_of_moved)(part, names, grid) for part in moved]
         )
 
+    def refuse_output(self, row_map):
+        """Raise for containers of scikit-learn's choice, and for sparse rows of a DataFrame."""
+        check_output(row_map, "dask collections")
+        if row_map.is_sparse and self._is_frame:
+            raise ValueError(
+                'a dask DataFrame cannot hold the sparse rows of encode="onehot": set '
+                'encode="onehot-dense" or "ordinal", or transform a dask Array.'
+            )
+
     def map_rows(self, row_map):
         """Return the lazy function of the rows, partition by partition."""
-        check_output(row_map, "dask collections")
+        self.refuse_output(row_map)
 
         X = self.X
         rows = row_map.function_on_workers(self.typed_rows())
@@ -197,11 +202,6 @@ class DaskCollection:
                 _map_block, function, rows[:0], dtype=rows.dtype, chunks=chunks, meta=rows
             )
 
-        if sparse.issparse(rows):
-            raise ValueError(
-                'a dask DataFrame cannot hold the sparse rows of encode="onehot": set '
-                'encode="onehot-dense" or "ordinal", or transform a dask Array.'
-            )
         empty = type(X._meta)(rows[:0], columns=row_map.names(), index=X._meta.index)
         return X.map_partitions(_map_frame, function, empty, meta=empty)
 

@@ -25,6 +25,9 @@ class MemoryCollection:
 
         return Table(table, n_jobs, groups)
 
+    def refuse_output(self, row_map):
+        """Refuse nothing: scikit-learn knows what it can return."""
+
     def map_rows(self, row_map):
         """Return the function of the rows, at once."""
         return row_map.function(self.X)

@@ -17,6 +17,7 @@ class RowMap:
     function_on_workers: Callable  # the same, to be sent to workers; it overwrites nothing
     names: Callable  # returns the names of the columns that come out
     output: str = "default"  # what scikit-learn is configured to return, if it has a say
+    is_sparse: bool = False  # whether the rows that come out are a sparse matrix
 
 
 class Collection(Protocol):
@@ -34,6 +35,9 @@ class Collection(Protocol):
 
         Raises if the groups do not fit the rows, as far as that is public.
         """
+
+    def refuse_output(self, row_map):
+        """Raise if what a map returns cannot stand in such a collection; maps nothing."""
 
     def map_rows(self, row_map):
         """Return a `RowMap` of the rows: lazily, in the same kind of container, if they have parts.

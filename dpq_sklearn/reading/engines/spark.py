@@ -17,7 +17,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions, types
-from scipy import sparse
 
 from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_columns
 from dpq_sklearn.reading.engines.parts import (
@@ -174,17 +173,21 @@ class SparkCollection:
         position = functions.monotonically_increasing_id()
         return rows.select(*columns, position.alias("position")).repartition(columns[-1], place)
 
-    def map_rows(self, row_map):
-        """Return the lazy DataFrame of the function of the rows."""
+    def refuse_output(self, row_map):
+        """Raise for containers of scikit-learn's choice, and for sparse rows."""
         check_output(row_map, "Spark DataFrames")
-        typed_rows = self.typed_rows()
-        rows = row_map.function_on_workers(typed_rows)
-        if sparse.issparse(rows):
+        if row_map.is_sparse:
             raise ValueError(
                 'a Spark DataFrame cannot hold the sparse rows of encode="onehot": set '
                 'encode="onehot-dense" or "ordinal".'
             )
 
+    def map_rows(self, row_map):
+        """Return the lazy DataFrame of the function of the rows."""
+        self.refuse_output(row_map)
+
+        typed_rows = self.typed_rows()
+        rows = row_map.function_on_workers(typed_rows)
         kind = types.FloatType() if rows.dtype == np.float32 else types.DoubleType()
         names = [str(name) for name in row_map.names()]
         schema = types.StructType([types.StructField(name, kind) for name in names])
