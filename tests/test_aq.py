@@ -87,7 +87,7 @@ NASTY = [
 def nasty_measure(seed=0, spread=6.0):
     """A base measure whose densities jump by factors of up to 10^spread with what was released."""
 
-    def step_measure(grid, columns, lo, hi, beyond, is_open, is_released):
+    def step_measure(grid, columns, lo, hi, beyond, is_open, is_released, guesses=None):
         n_cells = int(grid.end.max())
         cuts = np.clip(np.arange(n_cells + 1), lo[:, None], hi[:, None] + 1)
         released, which = np.unique(np.array((lo, hi, beyond)).T, axis=0, return_inverse=True)

@@ -97,7 +97,7 @@ def test_measure_of_a_node_depends_on_its_own_cells_alone():
         begins = together.cuts[row, :-1][np.diff(together.cuts[row]) > 0]
         densities = densities_at(begins, alone, 0)
         np.testing.assert_allclose(densities, densities_at(begins, together, row), rtol=1e-9)
-    names = ["grid", "columns", "lo", "hi", "beyond", "is_open", "is_released"]
+    names = ["grid", "columns", "lo", "hi", "beyond", "is_open", "is_released", "guesses"]
     assert list(inspect.signature(step_measure).parameters) == names
 
 

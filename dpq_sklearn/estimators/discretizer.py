@@ -94,6 +94,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         encode="onehot",
         bounds=None,
         decimals=None,
+        prior=None,
         feature_weights=None,
         mechanism="aq",
         dtype=None,
@@ -109,6 +110,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.encode = encode
         self.bounds = bounds
         self.decimals = decimals
+        self.prior = prior
         self.feature_weights = feature_weights
         self.mechanism = mechanism
         self.dtype = dtype

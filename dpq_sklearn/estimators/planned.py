@@ -17,7 +17,7 @@ MOST_IN_ANY_ORDER = 5
 
 def planned_loss(transformer, n_features=None):
     """Return what a fit of a private transformer will cost at most."""
-    draft = transformer._with(bounds=None, decimals=None)  # they change no cost
+    draft = transformer._with(bounds=None, decimals=None, prior=None)  # they change no cost
     draft._forget()
 
     entries = [getattr(draft, name) for name in draft._parameters_with_a_cost]

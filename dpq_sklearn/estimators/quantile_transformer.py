@@ -89,6 +89,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         output_distribution="uniform",
         bounds=None,
         decimals=None,
+        prior=None,
         feature_weights=None,
         mechanism="aq",
         copy=True,
@@ -104,6 +105,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.output_distribution = output_distribution
         self.bounds = bounds
         self.decimals = decimals
+        self.prior = prior
         self.feature_weights = feature_weights
         self.mechanism = mechanism
         self.copy = copy

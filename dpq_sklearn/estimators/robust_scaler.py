@@ -96,6 +96,7 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         clip=None,
         bounds=None,
         decimals=None,
+        prior=None,
         feature_weights=None,
         mechanism="aq",
         resolution=None,
@@ -114,6 +115,7 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.clip = clip
         self.bounds = bounds
         self.decimals = decimals
+        self.prior = prior
         self.feature_weights = feature_weights
         self.mechanism = mechanism
         self.resolution = resolution

@@ -21,10 +21,12 @@ from dpq_sklearn.mechanisms.protocol import Mechanism
 class AggregateTree(Mechanism):
     """The AggTree mechanism."""
 
+    takes_priors = False
+
     height: int = 4
     branching: int = 16
 
-    def draw(self, ranks, probabilities, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness, priors=None):
         """Return the cells that noisy counts lead to.
 
         Privacy

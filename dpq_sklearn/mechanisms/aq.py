@@ -19,6 +19,7 @@ from dpq_sklearn.engine import exponential
 from dpq_sklearn.engine.exponential import Nodes
 from dpq_sklearn.mechanisms.base_measure import step_measure
 from dpq_sklearn.mechanisms.level_shares import level_pattern, rank_variances
+from dpq_sklearn.mechanisms.prior import guesses_of_nodes
 from dpq_sklearn.mechanisms.protocol import Mechanism
 
 
@@ -33,6 +34,7 @@ class QuantileNode(NamedTuple):
     below: int
     above: int
     beyond: int  # the next one known beyond these, or -1: it tells the scale of an open end
+    probability: float  # which quantile of the column is wanted
     q: float  # which quantile of what is between `below` and `above`
     is_leaf: bool
     is_early: bool = False  # a leaf in the last level but one
@@ -62,6 +64,7 @@ def quantile_nodes(probabilities):
             below=below,
             above=above,
             beyond=beyond,
+            probability=known[index],
             q=(known[index] - known[below]) / (known[above] - known[below]),
             is_leaf=is_leaf,
             is_early=is_leaf and depth == last_level_but_one,
@@ -89,6 +92,7 @@ class Level:
     below: np.ndarray
     above: np.ndarray
     beyond: np.ndarray
+    probability: np.ndarray
     q: np.ndarray
     is_leaf: np.ndarray
     is_early: np.ndarray
@@ -141,14 +145,15 @@ class Estimates:
         return cls(n_quantiles=n_quantiles, positions=positions, split_ranks=split_ranks)
 
 
-def nodes_of_level(grid, level, estimates, rows):
+def nodes_of_level(grid, level, estimates, rows, priors=None):
     """Return the nodes of a level, whose ends are known when its turn comes.
 
     ``rows[i]`` is the row of `estimates` that belongs to node i of the level: its column in a
-    release. (The enumeration of the tests has a row for each history of draws.)
+    release. (The enumeration of the tests has a row for each history of draws.) `priors` has a
+    `Prior` or None for each column.
 
     What privacy rests on: of the data, a node depends on the positions drawn before and on their
-    ranks, and its base measure on the cells of these positions alone.
+    ranks, and its base measure on the cells of these positions alone. Priors are public.
     """
     column = level.column
     per_cell = grid.positions_per_cell
@@ -163,6 +168,7 @@ def nodes_of_level(grid, level, estimates, rows):
     beyond = np.where(level.beyond >= 0, level.beyond, beyond)
     cells = np.array((lo, hi, estimates.positions[rows, beyond])) // per_cell
 
+    guesses = guesses_of_nodes(priors, column, level.probability)
     return Nodes(
         column=column,
         lo=lo,
@@ -172,7 +178,7 @@ def nodes_of_level(grid, level, estimates, rows):
         q=level.q,
         eps=level.eps,
         places_per_cell=np.where(level.is_leaf, 1, per_cell),
-        measure=step_measure(grid, column, *cells, is_open, is_released),
+        measure=step_measure(grid, column, *cells, is_open, is_released, guesses),
     )
 
 
@@ -224,7 +230,7 @@ class ApproximateQuantiles(Mechanism):
         levels, early = self.eps_of_levels(probabilities, budget)
         return nodes, [early if node.is_early else levels[node.depth] for node in nodes]
 
-    def draw(self, ranks, probabilities, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness, priors=None):
         """Return one cell for each of the ascending distinct quantiles of each column, ascending.
 
         Privacy
@@ -234,7 +240,8 @@ class ApproximateQuantiles(Mechanism):
         a level sum to at most 1, and if u of it meets early leaves, then 1 - u the last two levels.
         The cost is at most u times that of a path to an early leaf, plus 1 - u times that through
         all levels. So it is in zCDP, where a draw costs ``w^2 rho <= w rho``. Base measures depend
-        on cells that earlier draws released, which adaptive composition allows.
+        on cells that earlier draws released, which adaptive composition allows, and on public
+        priors.
         """
         request = tuple(tuple(map(float, of_column)) for of_column in probabilities), tuple(budgets)
         ranks = ranks.near(*where_draws_look(self, *request))
@@ -242,7 +249,7 @@ class ApproximateQuantiles(Mechanism):
         n_quantiles = np.array([len(of_column) for of_column in probabilities])
         estimates = Estimates.before_the_first_draw(ranks, n_quantiles)
         for level in levels_of_columns(self, *request):
-            nodes = nodes_of_level(ranks.grid, level, estimates, rows=level.column)
+            nodes = nodes_of_level(ranks.grid, level, estimates, level.column, priors)
             positions, split_ranks = exponential.draw(ranks, nodes, randomness)
             estimates.positions[level.column, level.index] = positions
             estimates.split_ranks[level.column, level.index] = split_ranks

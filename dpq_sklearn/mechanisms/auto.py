@@ -23,6 +23,7 @@ class AutomaticChoice(Mechanism):
     """AQ or JointExp for each column."""
 
     takes_weights = False  # JointExp does not
+    takes_priors = False
     _aq = ApproximateQuantiles()
     _joint_exp = JointExponential()
     composed_budgets = _aq.composed_budgets  # JointExp is a single draw
@@ -42,7 +43,7 @@ class AutomaticChoice(Mechanism):
         is_slow = m**2 * score.clip / score.eta > MOST_LOG_WEIGHTS
         return self._aq if is_slow else self._joint_exp
 
-    def draw(self, ranks, probabilities, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness, priors=None):
         """Return the cells that the chosen mechanisms release, all columns of one at once.
 
         Privacy

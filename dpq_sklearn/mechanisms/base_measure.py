@@ -11,6 +11,7 @@ is constant on a few dozen segments of the node: a mixture of
 - *rings* around a released end, if the other one is open or a bound: their widths double;
 - *parts* of equal width between two released ends or bounds;
 - *points*, single cells in which many records may be: released ends, bounds, and 0, 1, 2, 3;
+- where a column has a prior, *rings* around the quantile of it that the node wants (`prior`);
 - the plain grid measure, so that no cell is out of reach.
 
 A node that ends at a bound has a share of all that it would have without it, so that bounds which
@@ -39,6 +40,8 @@ _LANDMARKS = np.arange(4.0)
 _LANDMARK_SHARES = np.array([0.02, 0.03, 0.015])
 _LANDMARK_SHARE_AT_BOUNDS = 0.015
 _TIMES_ON_A_LATTICE = 4.0
+# A prior that is wrong by orders of magnitude costs a node half a nat.
+_PRIOR_SHARE = 0.4
 
 # Between two of these powers of two all octaves have one weight; all below the first has 0.2.
 _POWERS = np.array([-10, -4, 10, 20, 32, 64])
@@ -94,13 +97,13 @@ _CUTS_ABOVE_ZERO = np.array([0.0002, 0.001, 0.01, 0.04, 0.1, 0.2])
 _TOWARDS_ZERO = np.concatenate((-_CUTS_ABOVE_ZERO[::-1], [0.0], _CUTS_ABOVE_ZERO))
 
 
-def step_measure(grid, columns, lo, hi, beyond, is_open, is_released):
+def step_measure(grid, columns, lo, hi, beyond, is_open, is_released, guesses=None):
     """Return the base measure of nodes that reach from the cell `lo` to the cell `hi`.
 
     `beyond` is a released cell beyond the closed end of a node with one open end, or that end
     itself if there is none. `is_open` and `is_released` (2, n_nodes) tell of the lower and of the
     upper ends whether they are the end of the scale, or released. An end that is neither is a
-    bound.
+    bound. `guesses` are what priors say about the nodes.
     """
     kinds = _BOTH_CLOSED - is_open.sum(axis=0)
     is_bound = ~(is_open | is_released)
@@ -132,13 +135,18 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released):
     points = np.concatenate((cells[:, n_cuts:], lo, hi), axis=1)
     cuts = np.where(is_last, hi + 1, cells[:, :n_cuts])
     cuts = np.concatenate((cuts, points, points + 1), axis=1)
+    n_without_prior = cuts.shape[1]
+    if guesses is not None:
+        ring_cells = grid.cells_of(guesses.values, columns[:, None])
+        cuts = np.concatenate((cuts, ring_cells[:, :-1], ring_cells[:, 1:] + 1), axis=1)
     cuts = np.maximum(np.minimum(cuts, hi + 1), lo)
     before = grid.measure_before(cuts, columns[:, None])
 
     n_points = points.shape[1]
     point_shares = _point_shares(kinds, is_bound, is_released, is_lattice, is_integer[:2])
     point_shares[(points < lo) | (points > hi)] = 0.0
-    point_measures = before[:, -n_points:] - before[:, n_cuts:-n_points]
+    ends_of_points = before[:, n_cuts + n_points : n_without_prior]
+    point_measures = ends_of_points - before[:, n_cuts : n_cuts + n_points]
     point_densities = point_shares / np.maximum(point_measures, 1)
 
     # Each part of the mixture is kept as the rises of its density at its cuts. When all cuts are
@@ -152,6 +160,12 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released):
         start = end
     steps = np.concatenate((*steps, point_densities, -point_densities), axis=1)
 
+    if guesses is not None:
+        of_rings = _ring_densities(before[:, n_without_prior:], guesses.weights)
+        share = np.where(of_rings.any(axis=1), _PRIOR_SHARE, 0.0)[:, None]
+        steps = (1 - share) * steps
+        steps = np.concatenate((steps, share * of_rings, -share * of_rings), axis=1)
+
     order = cuts.argsort(axis=1, kind="stable")
     each = np.arange(n_nodes)[:, None]
     cuts, before, steps = cuts[each, order], before[each, order], steps[each, order]
@@ -161,6 +175,19 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released):
     densities = (1 - plain) * densities + plain / (before[:, -1:] - before[:, :1])
     densities /= (densities * (before[:, 1:] - before[:, :-1])).sum(axis=1, keepdims=True)
     return StepMeasure(cuts=cuts, before=before, densities=densities)
+
+
+def _ring_densities(before, weights):
+    """Return the densities of the rings of a prior in each node, whose measures sum to 1, or 0.
+
+    `before` has the grid measure before the begin of each ring, then before the end of each. Rings
+    may overlap by a cell, and those outside of the node have no cells.
+    """
+    begins, ends = np.split(before, 2, axis=1)
+    measures = ends - begins
+    weights = np.where(measures > 0, weights, 0.0)
+    total = weights.sum(axis=1, keepdims=True)
+    return weights / np.where(total > 1e-290, total, np.inf) / np.maximum(measures, 1)
 
 
 def _octave_shares(kinds, is_bound):

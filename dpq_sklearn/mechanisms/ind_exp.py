@@ -12,7 +12,7 @@ from dpq_sklearn.mechanisms.aq import ApproximateQuantiles, QuantileNode
 class IndependentExponential(ApproximateQuantiles):
     """The AppIndExp mechanism."""
 
-    def draw(self, ranks, probabilities, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness, priors=None):
         """Return the cells: every quantile is drawn over its whole column.
 
         Privacy
@@ -21,13 +21,23 @@ class IndependentExponential(ApproximateQuantiles):
         m draws of eps each a column costs m eps, or m eps^2 / 8 in zCDP. Sorting the results is
         post-processing.
         """
-        return list(map(np.sort, super().draw(ranks, probabilities, budgets, randomness)))
+        cells = super().draw(ranks, probabilities, budgets, randomness, priors)
+        return list(map(np.sort, cells))
 
     def nodes(self, probabilities):
         """Return a node for each quantile: leaves over the whole column."""
         end = len(probabilities) + 1
         return [
-            QuantileNode(depth=0, index=index, below=0, above=end, beyond=-1, q=q, is_leaf=True)
+            QuantileNode(
+                depth=0,
+                index=index,
+                below=0,
+                above=end,
+                beyond=-1,
+                probability=q,
+                q=q,
+                is_leaf=True,
+            )
             for index, q in enumerate(probabilities, 1)
         ]
 

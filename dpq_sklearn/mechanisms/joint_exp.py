@@ -52,8 +52,9 @@ class JointExponential(Mechanism):
 
     # A record is at one position; parts of records would need their own intervals.
     takes_weights = False
+    takes_priors = False
 
-    def draw(self, ranks, probabilities, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness, priors=None):
         """Return the cells of positions that are drawn at once.
 
         Privacy

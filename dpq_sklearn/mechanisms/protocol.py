@@ -16,12 +16,15 @@ class Mechanism(ABC):
 
     #: whether rows may share the weight of one record, as those of a person do
     takes_weights = True
+    #: whether it has a base measure, to which priors can contribute
+    takes_priors = True
 
     @abstractmethod
-    def draw(self, ranks, probabilities, budgets, randomness):
+    def draw(self, ranks, probabilities, budgets, randomness, priors=None):
         """Return a list with the ascending cells of the quantiles of each column.
 
-        There are a list of probabilities and a budget for each column of the `Ranks`.
+        There are a list of probabilities and a budget for each column of the `Ranks`, and a `Prior`
+        or None for each if `priors` are given, which not all mechanisms take.
         """
 
     @abstractmethod

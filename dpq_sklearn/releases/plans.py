@@ -73,7 +73,7 @@ class Plan:
         """Return the `Release` of the quantiles with a count that was drawn before them."""
         request = self.request
         cells = request.mechanism.draw(
-            records.ranks, request.probabilities, self.budgets, randomness
+            records.ranks, request.probabilities, self.budgets, randomness, request.priors
         )
         return Release(values_of_columns(self.grid, cells), n_rows, self)
 

@@ -10,6 +10,7 @@ from dpq_sklearn.accounting.budgets import TotalBudget, feature_shares
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.checks import UNBOUNDED, shown
 from dpq_sklearn.engine.grid import FULL_RESOLUTION, units_between
+from dpq_sklearn.mechanisms.prior import Prior
 from dpq_sklearn.mechanisms.protocol import Mechanism
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 
@@ -29,6 +30,7 @@ class Column:
     probabilities: tuple  # which quantiles: ascending, distinct, strictly between 0 and 1
     bounds: tuple = UNBOUNDED  # checked (`checked_bounds`): infinite where an end is open
     decimals: int | None = None  # those of a lattice on which all values lie; None is unknown
+    prior: Prior | None = None  # where public numbers or an earlier release have its quantiles
 
     def __post_init__(self):
         given = self.probabilities
@@ -86,6 +88,8 @@ class Request:
 
         object.__setattr__(self, "mechanism", mechanism)
         object.__setattr__(self, "columns", tuple(self.columns))
+        if self.priors is not None and not mechanism.takes_priors:
+            raise ValueError(f"prior must be None for mechanism={self.mechanism_name!r}, got one.")
         if self.weights is not None:
             object.__setattr__(self, "weights", tuple(self.weights))
 
@@ -103,6 +107,12 @@ class Request:
     def decimals(self):
         """The decimals of the lattice of each column, or None."""
         return tuple(column.decimals for column in self.columns)
+
+    @property
+    def priors(self):
+        """The prior of each column, or None; None if no column has one."""
+        priors = tuple(column.prior for column in self.columns)
+        return priors if any(priors) else None
 
     @property
     def shares(self):

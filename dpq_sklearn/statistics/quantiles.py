@@ -10,6 +10,7 @@ from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_column, no_data_in_frames
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.priors import prior_of_column
 from dpq_sklearn.reading.schema import dtypes_of, within_schema
 from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.releases.plans import plan_quantiles
@@ -26,6 +27,7 @@ def dp_quantiles(
     rho=None,
     bounds=None,
     decimals=None,
+    prior=None,
     mechanism="aq",
     groups=None,
     random_state=None,
@@ -57,6 +59,9 @@ def dp_quantiles(
         cents, -3 for thousands. They are rounded to it, and so are the quantiles. None is unknown.
         "schema" is 0 if `x` has a type of integers or booleans, which must have been declared, and
         not guessed from the numbers.
+    prior : array-like of shape (n_public,) or None, default=None
+        Public numbers of the same kind, or quantiles that were released before. The quantiles are
+        looked for where these have them, at no cost. Never a part of `x`.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
         "aq" is ApproximateQuantiles. "joint_exp" draws all quantiles at once and is somewhat more
         accurate for a few small numbers of quantiles, "auto" uses it where that is so. "ind_exp"
@@ -110,9 +115,10 @@ def dp_quantiles(
             groups = checked_groups(groups, len(x))
         if is_schema:
             (bounds,), (decimals,) = within_schema(dtypes_of(x), [bounds])
+        prior = prior_of_column(prior, x)
 
     request = Request(
-        columns=[Column(ascending, bounds, decimals)],
+        columns=[Column(ascending, bounds, decimals, prior)],
         budget=budget,
         mechanism_name=mechanism,
         neighbours=neighbours_of(groups),
@@ -140,6 +146,7 @@ def sanitize(
     rho=None,
     bounds=None,
     decimals=None,
+    prior=None,
     mechanism="aq",
     groups=None,
     random_state=None,
@@ -157,7 +164,8 @@ def sanitize(
     n_samples : int
         How many points to make: a public number, chosen without looking at the data. More points
         are noisier; the number of private rows itself is private and not a good choice.
-    eps, delta, rho, bounds, decimals, mechanism, groups, random_state, ledger, return_privacy
+    eps, delta, rho, bounds, decimals, prior, mechanism, groups, random_state, ledger, \
+return_privacy
         As in :func:`dp_quantiles`.
 
     Returns
@@ -191,6 +199,7 @@ def sanitize(
             rho=rho,
             bounds=bounds,
             decimals=decimals,
+            prior=prior,
             mechanism=mechanism,
             groups=groups,
             random_state=random_state,

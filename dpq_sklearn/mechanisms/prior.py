@@ -1,0 +1,107 @@
+"""Priors: where the quantiles of a column may be, by public numbers or an earlier release.
+
+The base measure may be any function of public facts (`base_measure`), so a prior costs no budget:
+it can only make a release better or worse. Which quantile a node wants is known, so most of a
+prior's share lies where the prior has *that* quantile (Khodak, Amin, Dick, Vassilvitskii 2023).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+# Public numbers beyond so many are as good as so many of their quantiles.
+_MOST_KNOTS = 257
+# By how much the rank of a quantile may differ, whatever a prior is made of; and of an earlier
+# release, whose noise is not known, beside that.
+_DRIFT = 0.01
+_DEVIATION_OF_A_RELEASE = 0.06
+# The ends of rings around a quantile, in multiples of how much its rank may differ, and what lies
+# within each: half of it very near, and heavy tails.
+_RING_ENDS = np.array([0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+_WITHIN = _RING_ENDS / (_RING_ENDS + 0.3)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The quantiles of a column, as far as a prior knows them: ascending."""
+
+    probabilities: tuple
+    values: tuple
+    deviation: float  # of the rank of a median, as a share: a sample of n rows has 0.5 / sqrt(n)
+
+    @classmethod
+    def of_numbers(cls, numbers):
+        """Return the prior of public float64 numbers, or None if all are missing."""
+        finite = np.sort(numbers[np.isfinite(numbers)])
+        if finite.size == 0:
+            return None
+
+        n_knots = min(finite.size, _MOST_KNOTS)
+        probabilities = (np.arange(n_knots) + 0.5) / n_knots
+        values = finite[(probabilities * finite.size).astype(np.int64)]
+        deviation = 0.5 / np.sqrt(finite.size)
+        return cls(tuple(probabilities.tolist()), tuple(values.tolist()), float(deviation))
+
+    @classmethod
+    def of_release(cls, probabilities, values):
+        """Return the prior of released quantiles; beyond them it goes on as between them."""
+        probabilities = np.asarray(probabilities, dtype=np.float64)
+        values = np.asarray(values, dtype=np.float64)
+
+        if values.size == 1:
+            slopes = np.abs(values[[0, 0]]) + 1.0
+        else:
+            slopes = (np.diff(values) / np.diff(probabilities))[[0, -1]]
+        first = values[0] - slopes[0] * probabilities[0]
+        last = values[-1] + slopes[1] * (1 - probabilities[-1])
+        ends = np.nan_to_num((first, last))
+        return cls(
+            (0.0, *probabilities.tolist(), 1.0),
+            (float(ends[0]), *values.tolist(), float(ends[1])),
+            _DEVIATION_OF_A_RELEASE,
+        )
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """For each node rings of values around the quantile that it wants.
+
+    Ring j lies from ``values[:, j]`` to ``values[:, j + 1]``, both of them included: where a prior
+    has many equal numbers it is one value.
+    """
+
+    values: np.ndarray  # (n_nodes, n_rings + 1), ascending
+    weights: np.ndarray  # (n_nodes, n_rings), 0 in a node without prior
+
+
+def guesses_of_nodes(priors, columns, probabilities):
+    """Return the `Guesses` of nodes that want these quantiles of their columns; None if no prior.
+
+    ``priors[column]`` is a `Prior` or None.
+    """
+    if priors is None or not any(priors):
+        return None
+    pairs = zip(columns.tolist(), probabilities.tolist(), strict=True)
+    rings = [_rings(priors[column], probability) for column, probability in pairs]
+    return Guesses(
+        values=np.array([values for values, _ in rings]),
+        weights=np.array([weights for _, weights in rings]),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _rings(prior, probability):
+    """Return the ends of the rings around a quantile of a prior, and their weights."""
+    weights = np.diff(_WITHIN)
+    weights = np.append(weights[::-1], weights)
+    if prior is None:
+        return np.zeros(weights.size + 1), np.zeros(weights.size)
+
+    # The rank of a quantile varies as that of a sample does: less, the nearer to 0 or 1 it is.
+    spread = 2 * np.sqrt(probability * (1 - probability)) * prior.deviation + _DRIFT
+    ranks = probability + spread * np.append(-_RING_ENDS[:0:-1], _RING_ENDS)
+    inside = np.clip(ranks, 0.0, 1.0)
+
+    values = np.interp(inside, prior.probabilities, prior.values)
+    return values, weights * np.diff(inside) / np.diff(ranks)

@@ -1,0 +1,113 @@
+"""The parameter `prior`: public rows, or a transformer that was fitted before.
+
+A prior made of the private rows themselves would be a leak that no code can see. What can be seen,
+the same object or shared memory, is refused.
+"""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dpq_sklearn.checks import shown
+from dpq_sklearn.mechanisms.prior import Prior
+from dpq_sklearn.reading.containers import checked_column, checked_table, columns_of, read_matrix
+
+
+def priors_of_features(prior, n_features, names=None):
+    """Return the `Prior` of each feature, or None where there is none."""
+    if prior is None:
+        return [None] * n_features
+    if hasattr(prior, "get_params"):
+        found = _of_transformer(prior)
+        what = "features"
+    else:
+        prior = checked_table(prior)
+        found = list(map(Prior.of_numbers, read_matrix(prior).astype(np.float64).T))
+        what = "columns"
+
+    if len(found) != n_features:
+        raise ValueError(
+            f"prior must have the {n_features} columns of X, got one with {len(found)} {what}."
+        )
+    _check_names(prior, names)
+    return found
+
+
+def prior_of_column(prior, x):
+    """Return the `Prior` of one column `x` from public numbers, or None."""
+    if prior is None:
+        return None
+    prior = checked_column(prior)
+    refuse_private_rows(prior, x)
+    return Prior.of_numbers(read_matrix(prior)[:, 0].astype(np.float64))
+
+
+def _of_transformer(transformer):
+    """Return the priors of the features of a fitted transformer, ours or scikit-learn's."""
+    check_is_fitted(transformer)
+
+    if hasattr(transformer, "bin_edges_"):
+        if getattr(transformer, "strategy", "quantile") != "quantile":
+            raise ValueError(
+                "prior must have edges at quantiles, got a transformer with "
+                f"strategy={transformer.strategy!r}."
+            )
+        inner = [edges[1:-1] for edges in transformer.bin_edges_]
+        return [
+            Prior.of_release(np.arange(1, edges.size + 1) / (edges.size + 1), edges)
+            if edges.size
+            else None
+            for edges in inner
+        ]
+    if hasattr(transformer, "quantiles_") and hasattr(transformer, "references_"):
+        references = np.asarray(transformer.references_)
+        is_inside = (references > 0) & (references < 1)
+        return [
+            Prior.of_release(references[is_inside], knots[is_inside])
+            for knots in transformer.quantiles_.T
+        ]
+    raise ValueError(
+        "prior must be public rows or a fitted DPKBinsDiscretizer, DPQuantileTransformer or what "
+        f"their to_sklearn() returns, got {shown(transformer)}."
+    )
+
+
+def _check_names(prior, names):
+    """Raise if a prior names its columns otherwise."""
+    own = getattr(prior, "feature_names_in_", None)
+    if own is None and hasattr(prior, "columns"):
+        own = prior.columns
+    if own is None and hasattr(prior, "column_names"):
+        own = prior.column_names
+    if names is not None and own is not None and list(own) != list(names):
+        raise ValueError("prior must have the columns of X by the same names in the same order.")
+
+
+def refuse_private_rows(prior, X):
+    """Raise if a prior is the table that is to be private, or a part of its memory."""
+    if prior is None or hasattr(prior, "get_params"):
+        return
+    if prior is X or any(_share(one, other) for one in _arrays(prior) for other in _arrays(X)):
+        raise ValueError(
+            "prior must be public, got the private rows themselves, or a part of them: what it "
+            "knows would leave the data without any noise."
+        )
+
+
+def _share(one, other):
+    """Return whether two arrays have memory in common; True if that is too hard to tell."""
+    if not np.may_share_memory(one, other):
+        return False
+    try:
+        return np.shares_memory(one, other, max_work=10**4)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _arrays(X):
+    """Return NumPy's arrays that a table is made of, as far as they are."""
+    if isinstance(X, np.ndarray):
+        return [X]
+    if not hasattr(X, "iloc"):
+        return []
+    blocks = (getattr(column, "values", None) for column in columns_of(X)[2])
+    return [block for block in blocks if isinstance(block, np.ndarray)]

@@ -1,0 +1,233 @@
+"""Priors: public rows or earlier releases say where to look, and cost no privacy."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer
+from sklearn.tree import DecisionTreeClassifier
+
+from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, dp_quantiles, sanitize
+from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.mechanisms.base_measure import PLAIN_SHARES, step_measure
+from dpq_sklearn.mechanisms.prior import Prior, guesses_of_nodes
+from dpq_sklearn.reading.priors import priors_of_features
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning"),
+    pytest.mark.filterwarnings("ignore:The current default behavior:FutureWarning"),
+]
+
+TRANSFORMERS = [DPKBinsDiscretizer(5, encode="ordinal"), DPQuantileTransformer(7)]
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.column_stack(
+        (rng.normal(1234, 5, n), rng.lognormal(-6, 0.3, n), rng.poisson(0.5, n).astype(float))
+    )
+
+
+def mean_error(X, edges):
+    below = np.array([(x[:, None] < e[1:-1]).mean(axis=0) for x, e in zip(X.T, edges, strict=True)])
+    up_to = np.array(
+        [(x[:, None] <= e[1:-1]).mean(axis=0) for x, e in zip(X.T, edges, strict=True)]
+    )
+    wanted = np.arange(1, below.shape[1] + 1) / (below.shape[1] + 1)
+    return np.maximum(np.maximum(below - wanted, wanted - up_to), 0).mean()
+
+
+def errors_of_fits(X, n_fits=30, **options):
+    fits = (
+        DPKBinsDiscretizer(5, encode="ordinal", random_state=seed, **options).fit(X)
+        for seed in range(n_fits)
+    )
+    return np.mean([mean_error(X, fitted.bin_edges_) for fitted in fits])
+
+
+def test_a_hundred_public_rows_find_data_that_the_budget_does_not():
+    X = rows(300)
+    without = errors_of_fits(X, eps=0.5)
+    assert errors_of_fits(X, eps=0.5, prior=rows(100, seed=1)) < 0.5 * without
+
+
+def test_a_wrong_prior_costs_little():
+    X = rows(1000)
+    without = errors_of_fits(X, eps=2.0)
+    assert errors_of_fits(X, eps=2.0, prior=1000 * rows(100, seed=1)) < 1.3 * without
+
+
+def test_every_kind_of_prior_helps():
+    X = rows(300)
+    without = errors_of_fits(X, eps=0.3, n_fits=20)
+    public = rows(2000, seed=1)
+    bins = DPKBinsDiscretizer(8, eps=10, encode="ordinal", random_state=0).fit(public)
+    quantiles = DPQuantileTransformer(15, eps=10, random_state=0).fit(public)
+    priors = [
+        public,
+        pd.DataFrame(public),
+        bins,
+        bins.to_sklearn(),
+        quantiles,
+        quantiles.to_sklearn(),
+    ]
+    for prior in priors:
+        assert errors_of_fits(X, eps=0.3, n_fits=20, prior=prior) < 0.6 * without
+
+
+def test_numbers_are_the_prior_of_a_column():
+    x = rows(200)[:, 1]
+    public = rows(100, seed=1)[:, 1]
+    options = {"eps": 0.2, "random_state": 0}
+    median = dp_quantiles(x, 0.5, prior=public, **options)
+    assert 0.3 < np.mean(x < median) < 0.7
+    points = sanitize(x, 5, prior=public.tolist(), **options)
+    assert np.all((x.min() / 3 < points) & (points < 3 * x.max()))
+
+
+def test_prior_of_atoms_has_their_values():
+    prior = Prior.of_numbers(np.array([0.0] * 80 + [1.0] * 20))
+    guesses = guesses_of_nodes([prior], np.array([0]), np.array([0.4]))
+    is_zero = (guesses.values[0, :-1] == 0) & (guesses.values[0, 1:] == 0)
+    assert guesses.weights[0, is_zero].sum() > 0.8 * guesses.weights[0].sum()
+
+
+def test_missing_numbers_are_no_part_of_a_prior():
+    assert Prior.of_numbers(np.array([np.nan, np.inf])) is None
+    with_missing = Prior.of_numbers(np.array([1.0, np.nan, 3.0]))
+    assert with_missing == Prior.of_numbers(np.array([1.0, 3.0]))
+
+
+def test_many_public_rows_are_kept_as_few_numbers():
+    prior = Prior.of_numbers(np.random.default_rng(0).normal(size=100_000))
+    assert len(prior.values) == 257
+    hash(prior)
+
+
+@pytest.mark.parametrize("bounds", [(-np.inf, np.inf), (0.0, 10.0), (0.0, np.inf)])
+@pytest.mark.parametrize("decimals", [None, 0])
+@pytest.mark.parametrize(
+    "numbers", [[3.0], [1.0, 2.0, 7.5], [1e300, -1e300], [0.0] * 5, [-1.0, 99.0]], ids=str
+)
+def test_measure_with_a_prior_is_one_and_leaves_no_cell_out(bounds, decimals, numbers):
+    grid = make_grid([bounds], 40, [decimals])
+    prior = Prior.of_numbers(np.array(numbers))
+    closed = np.zeros((2, 3), dtype=bool)
+    first, last = grid.first[0], grid.end[0] - 1
+    inner = grid.cells_of(np.array([2.0, 6.0]), 0)
+    lo = np.array([first, first, inner[0]])
+    hi = np.array([last, inner[1], inner[1]])
+    is_released = np.array([[False, False, True], [False, True, True]])
+    is_open = ~is_released & np.array([grid.is_open_low, grid.is_open_high])
+    columns = np.zeros(3, dtype=int)
+    guesses = guesses_of_nodes([prior], columns, np.array([0.5, 0.25, 0.9]))
+    with np.errstate(all="ignore"):
+        arguments = grid, columns, lo, hi, lo, is_open, is_released | closed
+        measure = step_measure(*arguments, guesses)
+        without = step_measure(*arguments)
+    for each in (measure, without):
+        sums = (np.diff(each.before, axis=1) * each.densities).sum(axis=1)
+        np.testing.assert_allclose(sums, 1.0, rtol=1e-9)
+        assert np.isfinite(each.densities).all()
+    has_cells = np.diff(measure.cuts, axis=1) > 0
+    whole = measure.before[:, -1] - measure.before[:, 0]
+    least = np.where(has_cells, measure.densities, np.inf).min(axis=1) * whole
+    assert np.all(least >= 0.9 * PLAIN_SHARES.min())
+
+
+@pytest.mark.parametrize("estimator", TRANSFORMERS)
+def test_a_clone_a_search_and_a_pickle_keep_the_prior(estimator):
+    X, public = rows(200), rows(100, seed=1)
+    fitted = clone(estimator).set_params(random_state=0).fit(public)
+    chained = clone(estimator).set_params(prior=fitted, random_state=0)
+    assert clone(chained).prior is fitted
+    expected = clone(chained).fit(X)._private_values()
+    from_pickle = pickle.loads(pickle.dumps(chained)).fit(X)._private_values()
+    assert all(map(np.array_equal, expected, from_pickle))
+    search = GridSearchCV(
+        make_pipeline(chained, DecisionTreeClassifier(max_depth=2)), {}, cv=2, error_score="raise"
+    ).fit(X, X[:, 2] > 0)
+    assert search.best_estimator_[0].prior is fitted
+
+
+@pytest.mark.parametrize("estimator", TRANSFORMERS)
+def test_batches_and_fits_have_the_same_prior(estimator):
+    X, public = rows(200), rows(100, seed=1)
+    estimator = clone(estimator).set_params(prior=public, resolution=24, random_state=0)
+    one, other = clone(estimator).fit(X), clone(estimator).fit_batches([X[:50], X[50:]])
+    assert all(map(np.array_equal, one._private_values(), other._private_values()))
+
+
+PRIVATE = rows(50)
+FRAME = pd.DataFrame(PRIVATE.copy(), columns=["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("X", "prior"),
+    [
+        (PRIVATE, PRIVATE),
+        (PRIVATE, PRIVATE[:10]),
+        (PRIVATE[5:], PRIVATE[::2]),
+        (FRAME, FRAME),
+        (FRAME, FRAME.iloc[:10]),
+        (FRAME.to_numpy(), FRAME),
+    ],
+    ids=["same", "view", "strides", "frame", "slice", "memory of a frame"],
+)
+def test_private_rows_are_refused_as_a_prior(X, prior):
+    for fit in (DPKBinsDiscretizer(prior=prior).fit, DPQuantileTransformer(prior=prior).fit):
+        with pytest.raises(ValueError, match="prior must be public"):
+            fit(X)
+    with pytest.raises(ValueError, match="prior must be public"):
+        DPKBinsDiscretizer(prior=prior).fit_batches([X])
+
+
+def test_private_numbers_are_refused_as_a_prior():
+    x = rows(50)[:, 0]
+    for prior in (x, x[3:]):
+        with pytest.raises(ValueError, match="prior must be public"):
+            dp_quantiles(x, 0.5, prior=prior)
+
+
+def test_parts_of_one_array_may_be_public_and_private():
+    both = rows(200)
+    DPKBinsDiscretizer(prior=both[:100]).fit(both[100:])
+    frame = pd.DataFrame(both)
+    DPKBinsDiscretizer(prior=frame.iloc[:100]).fit(frame.iloc[100:])
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        (rows(9)[:, :2], "prior must have the 3 columns of X, got one with 2"),
+        (pd.DataFrame(rows(9), columns=list("acb")), "by the same names in the same order"),
+        (KBinsDiscretizer(3, strategy="uniform").fit(rows(99)), "strategy='uniform'"),
+        (DecisionTreeClassifier().fit(rows(9), [0, 1, 1] * 3), "prior must be public rows or a"),
+    ],
+)
+def test_what_is_no_prior_is_refused(prior, message):
+    with pytest.raises(ValueError, match=message):
+        DPKBinsDiscretizer(prior=prior).fit(pd.DataFrame(rows(30), columns=list("abc")))
+
+
+def test_a_prior_that_is_not_fitted_is_refused():
+    with pytest.raises(NotFittedError):
+        DPKBinsDiscretizer(prior=DPKBinsDiscretizer()).fit(rows(30))
+
+
+@pytest.mark.parametrize("mechanism", ["joint_exp", "agg_tree"])
+def test_mechanisms_without_a_base_measure_take_no_prior(mechanism):
+    with pytest.raises(ValueError, match="prior must be None for mechanism="):
+        DPKBinsDiscretizer(mechanism=mechanism, prior=rows(20)).fit(rows(30))
+
+
+def test_public_transformers_of_scikit_learn_are_priors_too():
+    public = rows(500, seed=1)[:, :2]
+    for transformer in (KBinsDiscretizer(5), QuantileTransformer(n_quantiles=9)):
+        priors = priors_of_features(transformer.fit(public), 2)
+        assert all(prior.values[1] < prior.values[-2] for prior in priors)
