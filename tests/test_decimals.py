@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, dp_quantiles, sanitize
 from dpq_sklearn.checks import UNBOUNDED
+from dpq_sklearn.reading import sources
 from dpq_sklearn.reading.schema import dtypes_of, within_schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")
@@ -73,6 +74,23 @@ def test_values_beside_the_lattice_are_rounded_row_by_row(table):
         one, other = (fit(clone(estimator), X) for X in (table.to_numpy(dtype=float), moved))
         for edges, others in zip(one.bin_edges_, other.bin_edges_, strict=True):
             assert np.array_equal(edges, others)
+
+
+@pytest.mark.parametrize("with_groups", [False, True])
+def test_many_rows_are_rounded_before_they_are_counted_too(with_groups, monkeypatch):
+    """Whether columns are sorted, or only what draws look at is selected."""
+    X = np.random.default_rng(0).normal(20, 9, (5000, 2))
+    groups = np.arange(len(X)) // 2 if with_groups else None
+    edges = []
+    for first_selected in (1, 10**9):
+        monkeypatch.setattr(sources, "SELECTED_ROWS", first_selected)
+        for values in (X, np.column_stack((X[:, 0].round(), X[:, 1].round(1)))):
+            fitted = DPKBinsDiscretizer(9, decimals=[0, 1], random_state=0).fit(
+                values, groups=groups
+            )
+            edges.append(np.concatenate(fitted.bin_edges_))
+    for others in edges[1:]:
+        assert np.array_equal(edges[0], others)
 
 
 def test_batches_release_what_a_fit_of_the_same_resolution_does(table):

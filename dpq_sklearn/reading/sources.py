@@ -60,7 +60,7 @@ class Table:
 
     def read(self, grid):
         """Return the records of the table."""
-        X = read_numbers(self.X)
+        X = self._on_lattices(read_numbers(self.X), grid)
         if self.groups is None:
             ranks = self._ranks(X, grid, EachARecord(), lambda: self._sorted(X, grid))
             return Records(ranks, X.shape[0])
@@ -69,6 +69,20 @@ class Table:
         shared = SharedRecords(weights)
         ranks = self._ranks(X, grid, shared, lambda: self._weighted(X, weights, grid))
         return Records(ranks, n_people)
+
+    def _on_lattices(self, X, grid):
+        """Return the numbers, those of columns on a lattice rounded to it: row by row."""
+        if not grid.is_lattice.any():
+            return X
+
+        rounded = X.astype(np.float64)
+
+        def round_columns(block):
+            for column in np.flatnonzero(grid.is_lattice[block]) + block.start:
+                rounded[:, column] = grid.on_lattices(rounded[:, column], column)
+
+        self._in_threads(round_columns, X.shape[1])
+        return rounded
 
     def _ranks(self, X, grid, weights, sort):
         """Return ranks by selection, or of few rows those that are sorted."""
@@ -90,8 +104,6 @@ class Table:
 
         def fill_and_sort(block):
             fill_columns(columns[block], X[:, block])
-            for column in np.flatnonzero(grid.is_lattice[block]) + block.start:
-                columns[column] = grid.on_lattices(columns[column], column)
             columns[block].sort(axis=1)
 
         self._in_threads(fill_and_sort, X.shape[1])
