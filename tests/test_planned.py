@@ -191,6 +191,15 @@ def test_a_known_plan_is_exact():
             assert getattr(planned, kind) == getattr(charged, kind)
 
 
+@pytest.mark.parametrize("n_bins", [2, 64, 1000])
+@pytest.mark.parametrize("n_features", [1, 2, 3])
+def test_bins_by_name_of_any_number_of_features_are_covered(n_bins, n_features):
+    """Few bins cost the most rho; so do those of features without a name, beside many bins."""
+    estimator = DPKBinsDiscretizer({"a": n_bins}, eps=1.0)
+    charged = charge_of(estimator, n_features, with_groups=False)
+    assert covers(plan_search(estimator).total, charged)
+
+
 def test_many_features_whose_order_is_not_known_are_refused():
     estimator = DPKBinsDiscretizer({"a": 9}, feature_weights=[1.0] * 6)
     with pytest.raises(ValueError, match="both be given by name, or both by position"):
