@@ -41,6 +41,8 @@ def spark():
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "3",
+        # Else few rows would all be brought to one partition, where nobody can be split.
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -151,6 +153,14 @@ def test_null_and_nan_are_missing_and_every_type_of_number_is_fine(spark):
     fitted = clone(transformer).fit(rows)
     assert_same_fit(in_memory(transformer, frame), fitted)
     np.testing.assert_array_equal(fitted.transform(rows).toPandas(), fitted.transform(frame))
+
+
+def test_the_types_of_a_schema_are_taken_at_their_word(spark, frame):
+    years = frame[["year"]].assign(is_late=frame["year"] > 2000)
+    transformer = DPKBinsDiscretizer(encode="ordinal", decimals="schema", random_state=0)
+    fitted = clone(transformer).fit(in_spark(spark, years))
+    assert_same_fit(in_memory(transformer, years), fitted)
+    assert all(edge == int(edge) for edge in fitted.bin_edges_[0][1:-1])
 
 
 LABELS = {
