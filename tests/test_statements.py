@@ -197,7 +197,12 @@ def test_steps_that_learn_void_the_promise_of_what_follows(X, name):
     assert "VOID" in repr(privacy)
     for text in (privacy_statement(pipeline), privacy_statement(pipeline, format="html")):
         assert "NOT hold" in text
+    plan = plan_search(make_pipeline(LEARN[name], DPKBinsDiscretizer(3)))
+    assert "VOID" in repr(plan)
+    search = GridSearchCV(make_pipeline(LEARN[name], DPKBinsDiscretizer(3)), {}, cv=2)
+    assert plan_search(search).voids[0].startswith("The promise of 'estimator > dpkbins")
     plain = make_pipeline(DPKBinsDiscretizer(3, encode="onehot-dense"), LEARN[name]).fit(X)
+    assert plan_search(plain).voids == ()
     assert privacy_of(plain).holds
 
 

@@ -21,6 +21,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from dpq_sklearn.accounting.losses import PrivacyLoss, compose, most_of_each
 from dpq_sklearn.checks import shown
+from dpq_sklearn.composites import is_private, parts_of, void_in_words
 from dpq_sklearn.ledger.access import LedgerAccess
 from dpq_sklearn.ledger.ledger import opened, planned_losses
 from dpq_sklearn.ledger.views import in_words
@@ -40,6 +41,7 @@ class SearchPlan:
     losses: tuple  # of the fits one by one, at most
     refusals: tuple  # of each ledger that cannot pay `total` now: what is left of it
     ledger_notes: tuple = ()  # of each ledger that counts more eps for it than `total` states
+    voids: tuple = ()  # of each private step whose promise a step in front of it voids
 
     @property
     def affordable(self):
@@ -53,7 +55,7 @@ class SearchPlan:
             line = f"at most {fits} that cost at most {in_words(self.total)}"
             line += f" ({'; '.join(self.reasons)})"
 
-        return "\n".join((line, *self.ledger_notes, *self.refusals))
+        return "\n".join((line, *self.voids, *self.ledger_notes, *self.refusals))
 
 
 def plan_search(estimator, *, cv=None, n_features=None):
@@ -75,6 +77,7 @@ def plan_search(estimator, *, cv=None, n_features=None):
     plan : SearchPlan
         With the number of fits in `n_fits`, their cost in `total`, and in `affordable` whether
         the ledger of the estimator can pay that. :meth:`PrivacyLedger.check` takes a plan too.
+        `voids` names steps in front of a private one that void its promise.
 
     Notes
     -----
@@ -120,7 +123,15 @@ def plan_search(estimator, *, cv=None, n_features=None):
         losses=losses,
         refusals=tuple(str(error) for error in refusals if error),
         ledger_notes=tuple(filter(None, notes)),
+        voids=tuple(_voids(estimator)),
     )
+
+
+def _voids(estimator):
+    """Yield a sentence for each private step behind one that learns from the private rows."""
+    for part in parts_of(estimator):
+        if part.in_front and is_private(part.estimator):
+            yield void_in_words(part.name, part.in_front)
 
 
 # What PrivacyLedger.check takes beside costs.
@@ -139,7 +150,7 @@ class _Fit(NamedTuple):
 
 def _fits(estimator, n_features):
     """Return the private fits in one call of ``estimator.fit``."""
-    if _is_private(estimator):
+    if is_private(estimator):
         return [_private_fit(estimator, n_features)]
 
     if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
@@ -294,11 +305,6 @@ def _number_of_folds(cv):
         ) from error
 
 
-def _is_private(estimator):
-    # Of the class: a FrozenEstimator has the attributes of what it holds, but fits nothing.
-    return hasattr(type(estimator), "_planned_loss")
-
-
 def _holds_privacy(thing):
     """Return whether there is a private estimator that can be fitted anywhere inside."""
     return any(True for _ in _private_inside(thing))
@@ -314,7 +320,7 @@ def _private_inside(thing):
     elif hasattr(thing, "get_params") and not isinstance(thing, (FrozenEstimator, type)):
         inside = thing.get_params(deep=False).values()
 
-    if _is_private(thing):
+    if is_private(thing):
         yield thing
     for part in inside:
         yield from _private_inside(part)

@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.checks import shown
+from dpq_sklearn.composites import learns, parts_of, void_in_words
 from dpq_sklearn.forecast.search import plan_search
-from dpq_sklearn.statements.inside import fitted_parts, learns
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,11 +47,7 @@ class PrivacyInside:
 
     def about_voids(self):
         """Return a sentence for each private part whose promise is void."""
-        return [
-            f"The promise of {part!r} is VOID: {', '.join(map(repr, steps))} in front of it "
-            "learns from the private rows, so that one row moves all others."
-            for part, steps in self.voided.items()
-        ]
+        return [void_in_words(name, steps) for name, steps in self.voided.items()]
 
     def _about_parts(self):
         return [
@@ -128,7 +124,7 @@ def privacy_of(estimator):
         raise ValueError(f"estimator must be a fitted estimator, got {shown(estimator)}.")
     check_is_fitted(estimator)
 
-    found = list(fitted_parts(estimator))
+    found = list(parts_of(estimator))
     # Some composites keep an unfitted copy beside what they have fitted.
     private = [part for part in found if hasattr(part.estimator, "privacy_")]
     if not private:

@@ -9,9 +9,9 @@ from sklearn.utils.validation import _check_feature_names_in
 
 from dpq_sklearn.accounting.descriptions import NOT_COVERED, described, promise
 from dpq_sklearn.checks import shown
+from dpq_sklearn.composites import parts_of
 from dpq_sklearn.ledger.ledger import PrivacyLedger
 from dpq_sklearn.statements.document import Section, Table, as_html, as_markdown
-from dpq_sklearn.statements.inside import fitted_parts
 from dpq_sklearn.statements.privacy_of import privacy_of
 from dpq_sklearn.version import __version__
 
@@ -73,7 +73,7 @@ def privacy_statement(estimator_or_ledger, *, format="markdown"):
 
 def _sections_of_estimator(estimator):
     inside = privacy_of(estimator)
-    parts = [part for part in fitted_parts(estimator) if hasattr(part.estimator, "privacy_")]
+    parts = [part for part in parts_of(estimator) if hasattr(part.estimator, "privacy_")]
 
     return [
         _promise(inside.total, inside),

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from sklearn.utils import get_tags
@@ -25,14 +26,23 @@ class Part(NamedTuple):
     in_front: tuple = ()  # the names of the steps before it that learn from the rows
 
 
+def void_in_words(name, in_front):
+    """Return a sentence about a private part whose promise steps in front of it void."""
+    steps = ", ".join(map(repr, in_front))
+    return (
+        f"The promise of {name!r} is VOID: {steps} in front of it learns from the private rows, so "
+        "that one row moves all others."
+    )
+
+
 def is_private(estimator):
     """Return whether an estimator releases private numbers in its fit."""
     # Of the class: a FrozenEstimator has the attributes of what it holds, but fits nothing.
     return hasattr(type(estimator), "_planned_loss")
 
 
-def fitted_parts(estimator, name="", in_front=()) -> Iterator[Part]:
-    """Yield the simple estimators inside a fitted one, in the order in which rows meet them."""
+def parts_of(estimator, name="", in_front=()) -> Iterator[Part]:
+    """Yield the simple estimators inside another one, in the order in which rows meet them."""
     if isinstance(estimator, FrozenEstimator):
         estimator = estimator.estimator
     steps = _steps(estimator)
@@ -43,7 +53,7 @@ def fitted_parts(estimator, name="", in_front=()) -> Iterator[Part]:
     is_chain = isinstance(estimator, Pipeline)
     for step_name, step in steps:
         path = f"{name} > {step_name}" if name else step_name
-        yield from fitted_parts(step, path, in_front)
+        yield from parts_of(step, path, in_front)
         if is_chain and learns(step):
             in_front = (*in_front, path)
 
@@ -59,6 +69,8 @@ def _steps(estimator):
         return [(name, step) for name, step in estimator.transformer_list if _is_estimator(step)]
     if hasattr(estimator, "best_estimator_"):
         return [("best_estimator_", estimator.best_estimator_)]
+    if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
+        return [("estimator", estimator.estimator)]
     if is_private(estimator) or not isinstance(estimator, BaseEstimator):
         return None
     return _fitted_attributes(estimator) or None
@@ -92,7 +104,7 @@ def _estimators_in(name, value):
 
 def holds_private(estimator):
     """Return whether there is a fitted private transformer inside."""
-    return any(hasattr(part.estimator, "privacy_") for part in fitted_parts(estimator))
+    return any(hasattr(part.estimator, "privacy_") for part in parts_of(estimator))
 
 
 def _is_estimator(thing):
