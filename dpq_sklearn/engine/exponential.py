@@ -209,19 +209,24 @@ def node_runs(ranks, nodes, scores):
     before = _append_clipped(measure_before, per_cell * measure.before[:, 1:-1])
 
     order = cuts.argsort(axis=1, kind="stable")
-    each_node = np.arange(len(cuts))[:, None]
-    cuts = cuts[each_node, order]
-    before = before[each_node, order]
+    cuts = _taken_by_node(cuts, order)
+    before = _taken_by_node(before, order)
 
     # Up to a run's start `n_before` cuts are look-ups, and the others begin segments: the first
     # number picks the run's bound, the second its density.
     n_before = (order < n_look_ups).cumsum(axis=1)[:, :-1]
-    least_scores = least_scores[each_node, np.minimum(n_before - 1, n_look_ups - 2)]
-    densities = measure.densities[each_node, np.arange(1, order.shape[1]) - n_before]
+    least_scores = _taken_by_node(least_scores, np.minimum(n_before - 1, n_look_ups - 2))
+    densities = _taken_by_node(measure.densities, np.arange(1, order.shape[1]) - n_before)
 
     measures = before[:, 1:] - before[:, :-1]
     weights = measures * densities * (np.exp(-least_scores) + FLOOR)
     return Runs(cuts=cuts, least_scores=least_scores, weights=weights)
+
+
+def _taken_by_node(array, index):
+    """Return ``array[i, index[i, j]]`` for all i and j."""
+    n_nodes, length = array.shape
+    return array.ravel().take(index + length * np.arange(n_nodes)[:, None])
 
 
 def _append_clipped(of_look_ups, of_segments):
@@ -309,7 +314,7 @@ def ascending_shares(weights):
     of its sum and improbable outcomes are as accurate as probable ones.
     """
     order = weights.argsort(axis=1, kind="stable")
-    sums = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
+    sums = _taken_by_node(weights, order).cumsum(axis=1)
     return order, sums / sums[:, -1:]
 
 

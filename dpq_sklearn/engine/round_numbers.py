@@ -27,6 +27,13 @@ _SERIALS_A_DECADE = 9 * 10 ** (_MOST_DIGITS - 1)
 
 FIRST_POWER = -308
 POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(FIRST_POWER, 309)])
+# By the power, from -308 to 308: the float to multiply by, and that to divide by.
+_MULTIPLIERS = np.maximum(POWERS_OF_TEN, 1.0)
+_DIVISORS = _MULTIPLIERS[::-1].copy()
+# By the exponent of a float: the largest power of ten up to 2^exponent; subnormal floats have 0.
+_MANTISSA_BITS = 52
+_EXPONENTS = np.ldexp(1.0, np.maximum(np.arange(2047) - 1023, -1022))
+_POWERS_OF_EXPONENTS = POWERS_OF_TEN.searchsorted(_EXPONENTS, side="right") - 1 + FIRST_POWER
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -38,7 +45,8 @@ class RoundNumbers:
     """
 
     first_decade: np.ndarray  # (n_columns,), the power of ten below which serials are linear
-    powers: np.ndarray  # (n_powers,), the powers of ten by which serials with a measure divide
+    powers: np.ndarray  # (n_powers,), of ten, each 10 times the one before: serials with a measure
+    # are multiples of one of them
     measures: np.ndarray  # (n_powers, n_columns), of a multiple of each power: whole numbers
 
     def serials_below(self, values, columns):
@@ -77,8 +85,18 @@ class RoundNumbers:
         return multiples * self.powers[power]
 
     def _multiples_up_to(self, serials):
-        """Return for each power its last multiple up to each serial, divided by it."""
-        return serials // self.powers.reshape(-1, *(1,) * np.ndim(serials))
+        """Return for each power its last multiple up to each serial, divided by it.
+
+        NumPy divides by one number several times as fast as by many, and rounding down in steps
+        comes to the same.
+        """
+        multiples = np.empty((self.powers.size, *np.shape(serials)), dtype=np.int64)
+        quotient = serials
+        divisor = self.powers[0]
+        for index in range(self.powers.size):
+            quotient = np.floor_divide(quotient, divisor, out=multiples[index, ...])
+            divisor = 10
+        return multiples
 
 
 def round_numbers_of(*, smallest_exponent, cells_a_decade, n_cells, ends, is_lattice):
@@ -111,8 +129,7 @@ def round_numbers_of(*, smallest_exponent, cells_a_decade, n_cells, ends, is_lat
 
 def _serials_below(values, first_decade):
     """Return the last serial below each value, in columns with these first decades."""
-    powers = POWERS_OF_TEN.searchsorted(np.abs(values), side="right") - 1 + FIRST_POWER
-    decades = np.maximum(powers - first_decade, 0)
+    decades = np.maximum(_powers_up_to(np.abs(values)) - first_decade, 0)
 
     digits_after = _MOST_DIGITS - 1 - first_decade - decades
     mantissas = np.ceil(times_ten_to(values, digits_after)) - 1
@@ -121,8 +138,15 @@ def _serials_below(values, first_decade):
     return mantissas.astype(np.int64) + signs * decades * _SERIALS_A_DECADE
 
 
+def _powers_up_to(magnitudes):
+    """Return the largest power of ten up to each finite magnitude; -308 for the smallest ones."""
+    powers = _POWERS_OF_EXPONENTS.take(magnitudes.view(np.int64) >> _MANTISSA_BITS)
+    # An octave holds at most one more power of ten.
+    following = POWERS_OF_TEN.take(powers + (1 - FIRST_POWER), mode="clip")
+    return powers + ((magnitudes >= following) & (powers < -FIRST_POWER))
+
+
 def times_ten_to(values, powers):
     """Return values times powers of ten; powers below 1 divide, which rounds only once."""
-    factors = POWERS_OF_TEN[np.abs(powers) - FIRST_POWER]
-    is_up = powers >= 0
-    return values * np.where(is_up, factors, 1.0) / np.where(is_up, 1.0, factors)
+    index = powers - FIRST_POWER
+    return values * _MULTIPLIERS.take(index) / _DIVISORS.take(index)
