@@ -76,14 +76,15 @@ def in_turn(function, arguments):
 
 def selected(X, grid, weights):
     """Ranks by selection, whatever the number of rows."""
-    kind = (
-        selected_ranks.EachARecord() if weights is None else selected_ranks.SharedRecords(weights)
-    )
-    selection = selected_ranks.Selection(X, grid=grid, weights=kind, in_threads=in_turn)
+    of_rows = selected_ranks.EachARecord()
+    if weights is not None:
+        of_rows = selected_ranks.SharedRecords(weights)
+    selection = selected_ranks.Selection(X, grid=grid, weights=of_rows, in_threads=in_turn)
     return selected_ranks.SelectedRanks(
         grid=grid,
         columns=np.arange(X.shape[1]),
         n_rows=len(X),
+        weights=of_rows,
         select=lambda: selection,
         sort=lambda: pytest.fail("nothing is to be sorted"),
     )
@@ -240,8 +241,8 @@ def test_releases_are_those_from_sorted_rows_bit_by_bit(name, is_fast, monkeypat
     expected = released(ESTIMATORS[name], X, groups)
     monkeypatch.setattr(sources, "SELECTED_ROWS", 1)
     monkeypatch.setattr(selected_ranks, "sorting_is_fast", lambda: is_fast)
-    monkeypatch.setattr(selected_ranks, "_FEWEST_ROWS", 1)
-    monkeypatch.setattr(selected_ranks, "_LARGEST_SHARE", 0.3)
+    for kind in (selected_ranks.EachARecord, selected_ranks.SharedRecords):
+        monkeypatch.setattr(kind, "are_selected", lambda self, n_rows, share: share < 0.3)
     for n_jobs in (None, 2):
         found = released(ESTIMATORS[name].set_params(n_jobs=n_jobs), X, groups)
         assert found[0].tobytes() == expected[0].tobytes() and found[1] == expected[1]
@@ -270,7 +271,9 @@ def test_a_table_that_is_looked_at_in_full_is_sorted_where_that_is_fast(monkeypa
     grid = make_grid([(-INF, INF)])
     table = sources.Table(TABLES["normal"])
     monkeypatch.setattr(sources, "SELECTED_ROWS", 1)
-    monkeypatch.setattr(selected_ranks, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(
+        selected_ranks.EachARecord, "are_selected", lambda self, n_rows, share: share < 0.3
+    )
     zero, half = np.array([0]), np.array([0.5])
     for is_fast, reach, kind in [
         (True, 1e6, SortedRanks),

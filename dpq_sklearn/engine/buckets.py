@@ -17,7 +17,7 @@ _KEY_TYPES = {np.float32: np.int32, np.float64: np.int64}
 _OUTER_PART = 256
 # If single precision has fewer floats than this between them, buckets need double.
 _FEWEST_FLOATS = 2**10
-_ROWS_PER_KEY = 8
+_ROWS_PER_KEY = 64
 _MOST_BITS = 14  # of a key, beside its sign: buckets fit into 16
 
 

@@ -12,7 +12,7 @@ import numpy as np
 # What is worked on at once stays in the cache.
 _NUMBERS_AT_ONCE = 2**15
 _FEWEST_ROWS_AT_ONCE = 2**8
-_ROWS_COUNTED_AT_ONCE = 2**17
+_ROWS_COUNTED_AT_ONCE = 2**16
 
 
 class FoundRows(NamedTuple):

@@ -27,9 +27,6 @@ _BUCKETS_AT_ONCE = 2**20
 _CELLS_AT_ONCE = 2**14  # they stay in the cache
 # Where sorting takes less than so many times as long as counting, it is fast.
 _FAST_SORT = 12
-# Then fewer rows than this are sorted, and those of which a mechanism looks at a larger share.
-_FEWEST_ROWS = 200_000
-_LARGEST_SHARE = 0.02
 # Where sorting is slow, up to this share is copied. If it is larger, all rows are put in order.
 _LARGEST_POOL = 0.25
 
@@ -42,10 +39,11 @@ class SelectedRanks:
     mechanisms that look at most of it. Neither is called before it is needed.
     """
 
-    def __init__(self, *, grid, columns, n_rows, select, sort):
+    def __init__(self, *, grid, columns, n_rows, weights, select, sort):
         self.grid = grid
         self._columns = columns
         self._n_rows = n_rows
+        self._weights = weights  # `EachARecord` or `SharedRecords`
         self._select = select
         self._sort = sort
 
@@ -55,6 +53,7 @@ class SelectedRanks:
             grid=self.grid[columns],
             columns=self._columns[columns],
             n_rows=self._n_rows,
+            weights=self._weights,
             select=self._select,
             sort=self._sort,
         )
@@ -67,8 +66,7 @@ class SelectedRanks:
     def near(self, columns, probabilities, reach):
         """Return ranks that are quick near these quantiles, as `Ranks` promises."""
         share = np.minimum(2 * reach / self._n_rows, 1.0).sum() / self._columns.size
-        is_worth_it = share <= _LARGEST_SHARE and self._n_rows >= _FEWEST_ROWS
-        if not is_worth_it and sorting_is_fast():
+        if sorting_is_fast() and not self._weights.are_selected(self._n_rows, share):
             return self._sort().of_columns(self._columns)
 
         if share > _LARGEST_POOL:
@@ -328,6 +326,10 @@ def sorting_is_fast():
 class EachARecord:
     """The weights of rows that are records."""
 
+    def are_selected(self, n_rows, share):
+        """Return whether selection is faster than a fast sort, if so large a share is looked at."""
+        return n_rows >= 200_000 and share <= 0.02
+
     def in_groups(self, groups, rows, n_groups):
         """Return the weight of each of so many groups; `groups` are those of the rows."""
         return np.bincount(groups, minlength=n_groups) * RECORD_WEIGHT
@@ -345,6 +347,10 @@ class SharedRecords:
 
     def __init__(self, weights):
         self._weights = weights
+
+    def are_selected(self, n_rows, share):
+        """Return whether selection is faster than a fast sort, if so large a share is looked at."""
+        return n_rows >= 20_000 and share <= 0.25
 
     def in_groups(self, groups, rows, n_groups):
         """Return the weight of each of so many groups; `groups` are those of the rows."""

@@ -95,8 +95,14 @@ class Table:
             run = partial(in_threads, n_jobs=self.n_jobs)
             return Selection(X, grid=grid, weights=weights, in_threads=run)
 
-        columns = np.arange(n_columns)
-        return SelectedRanks(grid=grid, columns=columns, n_rows=n_rows, select=select, sort=sort)
+        return SelectedRanks(
+            grid=grid,
+            columns=np.arange(n_columns),
+            n_rows=n_rows,
+            weights=weights,
+            select=select,
+            sort=sort,
+        )
 
     def _sorted(self, X, grid):
         """Return the ranks of rows that are records."""

@@ -8,7 +8,7 @@ import tracemalloc
 from functools import partial
 
 import numpy as np
-from timing import best_seconds, compare, header
+from timing import best_seconds, compare, header, print_machine
 
 from dpq_sklearn import dp_quantiles
 from dpq_sklearn.accounting.budgets import Budget
@@ -43,10 +43,11 @@ def peak_in_columns(function, column):
 
 
 def main():
+    print_machine()
     rng = np.random.default_rng(0)
     x = rng.normal(0, 5, 10**6)
     header("1e6 float64, one thread", "np.quantile")
-    for m in (4, 63):
+    for m in (1, 4, 63):
         q = uniform_quantiles(m)
         compare(f"{m} quantiles", lambda q=q: dp_quantiles(x, q), lambda q=q: np.quantile(x, q))
 
@@ -65,9 +66,11 @@ def main():
     )
     compare("only records within reach of their targets", near, everything)
 
-    x = rng.normal(0, 5, 10**6)
-    peak = peak_in_columns(lambda: dp_quantiles(x, q), x)
-    print(f"\npeak memory beside the column itself: {peak:.2f} columns")
+    x = rng.normal(0, 5, 10**7)
+    for m in (1, 63):
+        q = uniform_quantiles(m)
+        peak = peak_in_columns(partial(dp_quantiles, x, q), x)
+        print(f"peak memory beside a column of 1e7, {m} quantiles: {peak:.2f} columns")
 
 
 if __name__ == "__main__":
