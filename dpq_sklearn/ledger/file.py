@@ -105,7 +105,7 @@ class FileStore:
 
             # Only somebody who does not know our lock can have written since, after SQLite's lock
             # was lost. What they added would be overwritten.
-            if _read_locked(self.path) != before:
+            if _seal_on_disk(self.path) != _seal(before):
                 raise LedgerError(
                     f"the privacy ledger {self.path!r} was written to while it was locked. Nothing "
                     "was spent. No other program, and no older version of this one, may write to "
@@ -160,6 +160,12 @@ def _read_locked(path):
     with _connection(path) as connection:
         connection.execute("BEGIN")
         return _verified_contents(connection, path)
+
+
+def _seal_on_disk(path):
+    """Return the seal alone, likewise by a connection of its own."""
+    with _connection(path) as connection:
+        return connection.execute("SELECT seal FROM head").fetchone()[0]
 
 
 @contextlib.contextmanager
