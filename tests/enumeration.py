@@ -10,13 +10,15 @@ from functools import cached_property
 
 import numpy as np
 
+from dpq_sklearn.engine import exponential
+from dpq_sklearn.engine import pairs as pairs_module
 from dpq_sklearn.engine.exponential import (
     Nodes,
     Scores,
     StepMeasure,
-    chances_to_keep,
     node_runs,
     rank_intervals,
+    run_bounds,
 )
 from dpq_sklearn.engine.grid import FloatGrid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
@@ -28,6 +30,7 @@ from dpq_sklearn.reading.summaries import Summary
 
 AQ = aq_module.ApproximateQuantiles()
 _NODES_AT_ONCE = 2**13
+_PAIRS_AT_ONCE = 2**17
 
 
 def tiny_grid(n_cells, positions_per_cell, is_open=(False, False), kind=FloatGrid, cells_a_unit=1):
@@ -132,29 +135,101 @@ def _place_weights(ranks, nodes):
     per_cell, n_nodes = grid.positions_per_cell, nodes.lo.size
     positions = np.arange(int(grid.end.max()) * per_cell)
     scores = Scores.of(nodes, per_cell)
-    runs = node_runs(ranks, nodes, scores)
-    per_place = per_cell // nodes.places_per_cell[:, None]
-    cuts = runs.cuts * per_place
-    assert np.all(np.diff(cuts, axis=1) >= 0) and np.all(runs.weights >= 0)
-    run = (cuts[:, :, None] <= positions).sum(axis=1) - 1
-    is_inside = (run >= 0) & (positions < cuts[:, -1:])
-    run = np.where(is_inside, run, 0)
+    runs = node_runs(ranks, nodes, scores, exponential._LOOK_UPS)
+    least_scores, bounds = run_bounds(scores, runs)
+    run, parts = parts_of_runs(grid, nodes, runs)
     # Each position gets its part, by grid measure, of the weight of its run.
-    measures = np.repeat(cell_measures(grid), per_cell) * is_inside
-    of_runs = np.zeros(runs.weights.shape)
-    np.add.at(of_runs, (np.arange(n_nodes)[:, None], run), measures)
-    assert np.array_equal(of_runs > 0, runs.weights > 0)
-    whole = np.where(of_runs > 0, of_runs, 1.0)
-    bounds = np.take_along_axis(runs.weights / whole, run, axis=1) * measures
+    weights = np.take_along_axis(bounds, run, axis=1) * parts
+    per_place = per_cell // nodes.places_per_cell[:, None]
     rows = np.repeat(np.arange(n_nodes), positions.size)
     low, high = rank_intervals(ranks, nodes, rows, (positions // per_place).ravel())
     of_places = scores.of_interval(low, high, rows).reshape(n_nodes, -1)
-    chances = chances_to_keep(np.take_along_axis(runs.least_scores, run, axis=1), of_places)
-    assert np.all(chances[is_inside] <= 1 + 1e-15)
-    weights = bounds * chances
+    chances = exponential.chances_to_keep(np.take_along_axis(least_scores, run, axis=1), of_places)
+    assert np.all(chances[parts > 0] <= 1 + 1e-15)
+    weights *= chances
     cells = weights.reshape(n_nodes, -1, per_cell)
     cells = np.concatenate((cells.sum(axis=2, keepdims=True), np.zeros_like(cells[:, :, 1:])), 2)
     return np.where(per_place == per_cell, cells.reshape(n_nodes, -1), weights)
+
+
+def parts_of_runs(grid, nodes, runs):
+    """Return for each position of each node its run, and its part of the run by grid measure."""
+    per_cell = grid.positions_per_cell
+    positions = np.arange(int(grid.end.max()) * per_cell)
+    cuts = runs.cuts * (per_cell // nodes.places_per_cell[:, None])
+    assert np.all(np.diff(cuts, axis=1) >= 0) and np.all(runs.measures >= 0)
+    run = (cuts[:, :, None] <= positions).sum(axis=1) - 1
+    is_inside = (run >= 0) & (positions < cuts[:, -1:])
+    run = np.where(is_inside, run, 0)
+    measures = np.repeat(cell_measures(grid), per_cell) * is_inside
+    of_runs = np.zeros(runs.measures.shape)
+    np.add.at(of_runs, (np.arange(len(run))[:, None], run), measures)
+    assert np.array_equal(of_runs > 0, runs.measures > 0)
+    whole = np.where(of_runs > 0, of_runs, 1.0)
+    return run, measures / np.take_along_axis(whole, run, axis=1)
+
+
+def pair_weights(ranks, nodes):
+    """Return the weight of each pair of positions (leaf: of cells) in each pair node.
+
+    It is what the runs propose, as often as it is kept: (n_pairs, n_positions^2), the position of
+    the lower quantile times n_positions plus that of the upper one.
+    """
+    n_pairs = nodes.lo.size // 2
+    n_positions = int(ranks.grid.end.max()) * ranks.grid.positions_per_cell
+    at_once = max(_PAIRS_AT_ONCE // n_positions**2, 1)
+    pieces = []
+    for start in range(0, n_pairs, at_once):
+        some = np.arange(start, min(start + at_once, n_pairs))
+        pieces.append(_pair_weights(ranks, taken(nodes, np.concatenate((some, n_pairs + some)))))
+    return np.concatenate(pieces)
+
+
+def _pair_weights(ranks, nodes):
+    grid = ranks.grid
+    per_cell, n_pairs = grid.positions_per_cell, nodes.lo.size // 2
+    n_positions = int(grid.end.max()) * per_cell
+    shape = n_pairs, n_positions, n_positions
+    scores = pairs_module.PairScores.of(nodes, per_cell)
+    runs = node_runs(ranks, nodes, scores.targets, pairs_module._LOOK_UPS)
+    errors = scores.errors(runs.low_ranks, runs.high_ranks, np.s_[:, None])
+    run, parts = parts_of_runs(grid, nodes, runs)
+    lower, upper = run.reshape(2, n_pairs, n_positions)
+
+    # One proposal for each position of the lower quantile.
+    of_pairs = np.repeat(np.arange(n_pairs), n_positions)
+    box_scores, of_runs = pairs_module.weights_of_upper_runs(
+        scores, runs, errors, of_pairs, lower.ravel()
+    )
+    sums = runs.measures[of_pairs, lower.ravel()] * of_runs.sum(axis=1)
+    bounds = pairs_module.bounds_of_lower_runs(scores, runs.measures, errors)
+    assert np.all(sums <= bounds[of_pairs, lower.ravel()] * (1 + 1e-13))
+
+    def of_upper(of_each_run):
+        of_each_run = of_each_run.reshape(n_pairs, n_positions, -1)
+        return np.take_along_axis(of_each_run, np.broadcast_to(upper[:, None], shape), axis=2)
+
+    measures = runs.measures[of_pairs, lower.ravel()].reshape(n_pairs, n_positions)
+    weights = of_upper(of_runs) * (measures * parts[:n_pairs])[:, :, None] * parts[n_pairs:, None]
+
+    places = np.arange(n_positions) // (per_cell // nodes.places_per_cell[:, None])
+    rows = np.repeat(np.arange(2 * n_pairs), n_positions)
+    low, high = rank_intervals(ranks, nodes, rows, places.ravel())
+    a, b = scores.errors(low, high, rows).reshape(2, 2, n_pairs, -1).swapaxes(0, 1)
+    every = np.arange(n_pairs)[:, None, None]
+    of_places = scores.of_boxes(a[..., None], b[..., None, :], every)
+    is_ascending = places[:n_pairs, :, None] <= places[n_pairs:, None]
+    is_inside = (parts[:n_pairs, :, None] > 0) & (parts[n_pairs:, None] > 0)
+    assert np.all(weights[is_inside & is_ascending] > 0)
+    chances = pairs_module.chances_to_keep(of_upper(box_scores), of_places)
+    assert np.all(chances[is_inside & is_ascending] <= 1 + 1e-15)
+    weights *= chances * is_ascending
+
+    cells = weights.reshape(n_pairs, -1, per_cell, n_positions // per_cell, per_cell)
+    of_cells = np.zeros_like(cells)
+    of_cells[:, :, 0, :, 0] = cells.sum(axis=(2, 4))
+    is_leaf = (nodes.places_per_cell[:n_pairs] == 1)[:, None, None]
+    return np.where(is_leaf, of_cells.reshape(shape), weights).reshape(n_pairs, -1)
 
 
 def places_per_cell(grid, is_leaf):
@@ -166,12 +241,13 @@ def places_per_cell(grid, is_leaf):
 class Draws:
     """One node of the tree: in every dataset, after every history of draws above it.
 
-    `weights` has a row for each dataset, in it one for each history, and in it each position.
-    `children` are the next nodes, whose history follows from this node's history and position by
-    the table `next_history`.
+    `weights` has a row for each dataset, in it one for each history, and in it each outcome: a
+    position, or a pair of them, which `positions` tells. `children` are the next nodes, whose
+    history follows from this node's history and outcome by the table `next_history`.
     """
 
-    quantile: int
+    quantiles: tuple
+    positions: np.ndarray  # (n_outcomes, n_quantiles)
     weights: np.ndarray
     next_history: np.ndarray
     children: tuple
@@ -200,8 +276,9 @@ def levels_of(quantiles, budgets):
 
 
 def rows_of(level):
-    """The nodes of a level, one by one."""
-    return [level[[row]] for row in range(level.column.size)]
+    """The nodes of a level, one by one: of pairs two rows."""
+    rows = np.arange(level.column.size).reshape(2 if level.is_of_pairs else 1, -1)
+    return [level[of_node] for of_node in rows.T]
 
 
 def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leaves=False):
@@ -222,17 +299,21 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
         """Return the draws between two ends; `estimates` has rows (dataset, history)."""
         if (below, above) not in nodes_between:
             return None
+        node = nodes_between[below, above]
+        n_together = node.index.size
         n_rows = len(estimates.positions)
         n_histories = n_rows // n_datasets
-        level = nodes_between[below, above][np.zeros(n_rows, dtype=int)]
+        level = node[np.repeat(np.arange(n_together), n_rows)]
         level = replace(
             level,
-            column=np.repeat(np.arange(n_datasets), n_histories),
+            column=np.tile(np.repeat(np.arange(n_datasets), n_histories), n_together),
             is_leaf=level.is_leaf | all_leaves,
         )
-        nodes = aq_module.nodes_of_level(ranks.grid, level, estimates, rows=np.arange(n_rows))
+        rows = np.tile(np.arange(n_rows), n_together)
+        nodes = aq_module.nodes_of_level(ranks.grid, level, estimates, rows=rows)
 
-        weights = place_weights(ranks, nodes).reshape(n_datasets, n_histories, -1)
+        weights = (pair_weights if level.is_of_pairs else place_weights)(ranks, nodes)
+        weights = weights.reshape(n_datasets, n_histories, -1)
         assert np.array_equal(weights > 0, np.broadcast_to(weights[:1] > 0, weights.shape))
         histories, drawn = np.nonzero(weights[0])
         next_history = np.full(weights.shape[1:], -1)
@@ -240,28 +321,34 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
 
         # One row for each dataset and each history that goes on with a draw of this node.
         rows = (np.arange(n_datasets)[:, None] * n_histories + histories).ravel()
-        positions = np.tile(drawn, n_datasets)
-        here = int(level.index[0])
+        n_positions = round(weights.shape[2] ** (1 / n_together))
+        outcomes = np.array(
+            np.unravel_index(np.arange(weights.shape[2]), (n_positions,) * n_together)
+        )
+        positions = np.tile(outcomes[:, drawn], n_datasets)
+        of_quantiles = np.concatenate([part * n_rows + rows for part in range(n_together)])
+        new_ranks = split_rank(ranks, taken(nodes, of_quantiles), positions.ravel())
+        here = node.index.tolist()
         estimates = aq_module.Estimates(
             n_quantiles=estimates.n_quantiles[rows],
-            positions=with_column(estimates.positions[rows], here, positions),
-            split_ranks=with_column(
-                estimates.split_ranks[rows], here, split_rank(ranks, taken(nodes, rows), positions)
+            positions=with_columns(estimates.positions[rows], here, positions.T),
+            split_ranks=with_columns(
+                estimates.split_ranks[rows], here, new_ranks.reshape(n_together, -1).T
             ),
         )
-        children = [visit(*ends, estimates) for ends in ((below, here), (here, above))]
+        children = [visit(*ends, estimates) for ends in itertools.pairwise((below, *here, above))]
         children = tuple(child for child in children if child is not None)
-        return Draws(here, weights, next_history, children)
+        return Draws(tuple(here), outcomes.T, weights, next_history, children)
 
     n_quantiles = np.full(n_datasets, len(quantiles))
     ends = aq_module.Estimates.before_the_first_draw(ranks, n_quantiles)
     return visit(0, last_end, ends)
 
 
-def with_column(matrix, column, values):
-    """A copy of a matrix with other values in one of its columns."""
+def with_columns(matrix, columns, values):
+    """A copy of a matrix with other values in some of its columns."""
     matrix = matrix.copy()
-    matrix[:, column] = values
+    matrix[:, columns] = values
     return matrix
 
 
@@ -342,9 +429,11 @@ def joint_distribution(draws, dataset):
 
     def visit(draws, history):
         joint = {}
-        for position in np.flatnonzero(draws.next_history[history] >= 0).tolist():
-            parts = [{((draws.quantile, position),): draws.chances[dataset, history, position]}]
-            next_history = draws.next_history[history, position]
+        for outcome in np.flatnonzero(draws.next_history[history] >= 0).tolist():
+            positions = draws.positions[outcome].tolist()
+            key = tuple(zip(draws.quantiles, positions, strict=True))
+            parts = [{key: draws.chances[dataset, history, outcome]}]
+            next_history = draws.next_history[history, outcome]
             parts += [visit(child, next_history) for child in draws.children]
             for outcomes in itertools.product(*(part.items() for part in parts)):
                 key = tuple(itertools.chain.from_iterable(outcome for outcome, _ in outcomes))

@@ -13,8 +13,9 @@ from scipy.stats import chisquare
 from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.accounting.composition import adaptive_delta
-from dpq_sklearn.engine.exponential import Scores, StepMeasure, draw
+from dpq_sklearn.engine.exponential import Scores, StepMeasure
 from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.engine.pairs import PairScores
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
@@ -37,6 +38,7 @@ from tests.enumeration import (
     joint_distribution,
     levels_of,
     lumpy_grid,
+    pair_weights,
     place_weights,
     ranks_around,
     ranks_of_weights,
@@ -104,6 +106,17 @@ def nasty(monkeypatch):
     monkeypatch.setattr(aq_module, "step_measure", nasty_measure())
 
 
+@pytest.fixture
+def single_draws(monkeypatch):
+    """Trees without pairs, whatever they promise: many have early leaves."""
+    monkeypatch.setattr(
+        aq_module, "best_tree", lambda probabilities, _: quantile_nodes(probabilities)
+    )
+    aq_module.levels_of_columns.cache_clear()
+    yield
+    aq_module.levels_of_columns.cache_clear()
+
+
 def of_counts(all_counts, grid):
     """The ranks of datasets and of all that have one record more, and the pairs of these."""
     counts, pairs = with_neighbours(all_counts)
@@ -133,12 +146,16 @@ def test_every_output_is_within_eps_on_four_and_five_cells(quantiles, n_cells, p
 
 @pytest.mark.parametrize("per_cell", [1, 2, 4])
 @pytest.mark.parametrize("eps", [0.1, 1.0, 8.0])
-def test_atoms_beside_gaps_are_within_eps(per_cell, eps):
+@pytest.mark.parametrize("quantiles", ["close pair", "thirds", "quartiles", "fifths"])
+def test_atoms_beside_gaps_are_within_eps(quantiles, per_cell, eps):
+    quantiles = QUANTILES[quantiles]
+    if per_cell == 4 and len(quantiles) == 4:
+        quantiles = [0.1, 0.6, 0.8]  # two of them at once, then one
     ranks, pairs = of_counts(NASTY, tiny_grid(7, per_cell))
-    worst = worst_eps(aq_draws(ranks, QUARTILES, Budget(eps, "eps")), pairs, True)
+    worst = worst_eps(aq_draws(ranks, quantiles, Budget(eps, "eps")), pairs, True)
     assert 0.999 * eps < worst <= eps
     rho = eps**2 / 8
-    worst = worst_range_rho(aq_draws(ranks, QUARTILES, Budget(rho, "rho")), pairs)
+    worst = worst_range_rho(aq_draws(ranks, quantiles, Budget(rho, "rho")), pairs)
     assert 0.999 * rho < worst <= rho
 
 
@@ -154,7 +171,7 @@ def test_atoms_beside_gaps_are_within_eps(per_cell, eps):
     ],
     ids=["no bounds", "open above", "open below", "two cells", "lumpy", "lumpy cells"],
 )
-@pytest.mark.parametrize("quantiles", [[0.3, 0.6], QUARTILES])
+@pytest.mark.parametrize("quantiles", [[0.3, 0.6], QUARTILES, QUANTILES["fifths"]])
 def test_other_grids_are_within_eps(grid, quantiles):
     counts = [*datasets(int(grid.end[0]), 1), (30, *[0] * int(grid.end[0] - 2), 7)]
     ranks, pairs = of_counts(counts, grid)
@@ -197,10 +214,15 @@ def test_cost_in_both_units_holds_on_the_exact_distributions(budget):
 @pytest.mark.parametrize(
     ("quantiles", "share"),
     [((0.5,), 0.3), (tuple(QUARTILES), 0.3), ((0.2, 0.4, 0.6, 0.8), 0.0)],
-    ids=["1", "3", "4, with an early leaf"],
+    ids=["1", "3", "4"],
 )
-def test_composed_budgets_keep_the_promised_delta(quantiles, share, eps, delta, monkeypatch):
-    """And use it up: some base measures come near to it."""
+@pytest.mark.parametrize("tree", ["best", "single"])
+def test_composed_budgets_keep_the_promised_delta(
+    tree, quantiles, share, eps, delta, monkeypatch, request
+):
+    """And use it up: some base measures come near to it. Single draws of 4 have an early leaf."""
+    if tree == "single":
+        request.getfixturevalue("single_draws")
     (budget,) = AQ.composed_budgets([quantiles], [1.0], eps, delta)
     counts, pairs = with_neighbours([(0, 1, 0, 0), (0, 2, 2, 0), (1, 1, 1, 1)])
     ranks = ranks_of_weights(np.array(counts) * RECORD_WEIGHT, tiny_grid(4, 1))
@@ -230,16 +252,19 @@ def test_composed_budgets_reserve_for_all_rounding_errors_or_there_are_none(eps,
 @pytest.mark.parametrize("mechanism", [AQ, IndependentExponential()], ids=["aq", "ind_exp"])
 def test_an_eps_below_the_errors_of_rounding_has_no_composition(mechanism):
     many = [i / 2048 for i in range(1, 2048)]
-    assert mechanism.composed_budgets([many], [1.0], 1.9e-9, 0.01) is None
-    assert mechanism.composed_budgets([many], [1.0], 1.9e-8, 0.01) is not None
+    assert mechanism.composed_budgets([many], [1.0], 1.4e-8, 0.01) is None
+    assert mechanism.composed_budgets([many], [1.0], 1.4e-7, 0.01) is not None
 
 
 @pytest.mark.parametrize("count_eps", [0.0, 0.1])
-def test_composed_budgets_of_several_columns_use_up_the_delta(count_eps):
+@pytest.mark.parametrize("tree", ["best", "single"])
+def test_composed_budgets_of_several_columns_use_up_the_delta(count_eps, tree, request):
     """A count first: a draw of twice its eps. Then levels, of which an early leaf replaces two."""
+    if tree == "single":
+        request.getfixturevalue("single_draws")
     quantiles = [(0.2, 0.4, 0.6, 0.8), (0.25, 0.5, 0.75), (0.2, 0.4, 0.6, 0.8, 0.9)]
     budgets = AQ.composed_budgets(quantiles, [0.5, 0.3, 0.2], 1.0, 1e-6, count_eps)
-    draws, early_leaves = [2 * count_eps], [0.0]
+    draws, early_leaves = ([2 * count_eps], [0.0]) if count_eps else ([], [])
     for nodes, eps in map(AQ.nodes_and_eps, quantiles, budgets):
         n_levels = nodes[-1].depth + 1
         levels, early = [set() for _ in range(n_levels)], [0.0] * n_levels
@@ -276,7 +301,7 @@ def test_the_enumeration_would_betray_a_mechanism_that_overspends_its_rho(nasty)
 
 
 @pytest.mark.parametrize("quantiles", [[0.3], [0.2, 0.9]])
-def test_the_enumeration_would_betray_a_wrong_sensitivity(quantiles, monkeypatch):
+def test_the_enumeration_would_betray_a_wrong_sensitivity(quantiles, single_draws, monkeypatch):
     """max(q, 1 - q) is one half at the median only."""
     ranks, pairs = of_counts(datasets(4, 2), tiny_grid(4, 2))
     right = Scores.of.__func__
@@ -312,6 +337,43 @@ def test_whole_cells_in_all_nodes_would_not_be_private(monkeypatch):
     assert worst(split_rank=split_in_the_middle, all_leaves=True) <= 1.0
     assert worst() <= 1.0
     aq_module.levels_of_columns.cache_clear()
+
+
+def spread_slopes(q1, q2, sensitivity):
+    """Another distance of a pair: the largest of |a|, |b| and |b - a|, over its sensitivity."""
+    slopes = np.zeros((2, 5, q1.size))
+    slopes[:, :3, :] = np.array([[1, 1, 0], [-1, 0, 1]])[:, :, None]
+    slopes[[0, 1], [3, 4]] = 1.0
+    return slopes / sensitivity
+
+
+@pytest.mark.parametrize("quantiles", [[0.2, 0.9], [0.3, 0.4], [0.2, 0.4, 0.6, 0.8]])
+def test_the_enumeration_would_betray_a_wrong_sensitivity_of_pairs(quantiles, monkeypatch):
+    """A record changes |a|, |b| and |b - a| by at most 1 - min(p), and by more than 1 - max(p)."""
+    ranks, pairs = of_counts(datasets(4, 2), tiny_grid(4, 2))
+    right = PairScores.of.__func__
+
+    def worst(of_shares):
+        def other(cls, nodes, per_cell):
+            q1, q2 = nodes.q.reshape(2, -1)
+            sensitivity = 1 - of_shares((q1, q2 - q1, 1 - q2), axis=0)
+            slopes = spread_slopes(q1, q2, sensitivity)
+            scores = right(cls, nodes, per_cell)
+            return replace(scores, slopes=slopes, least_slope=np.zeros_like(q1))
+
+        monkeypatch.setattr(PairScores, "of", classmethod(other))
+        return worst_eps(aq_draws(ranks, quantiles, Budget(1.0, "eps")), pairs, True)
+
+    assert 0.99 < worst_eps(aq_draws(ranks, quantiles, Budget(1.0, "eps")), pairs, True) <= 1.0
+    assert worst(np.min) <= 1.0
+    assert worst(np.max) > 1.05
+
+
+@pytest.mark.parametrize("quantiles", [[0.2, 0.9], [0.3, 0.4], [0.2, 0.4, 0.6, 0.8]])
+def test_the_enumeration_would_betray_pairs_that_overspend_by_a_thousandth(quantiles):
+    ranks, pairs = of_counts(datasets(4, 2), tiny_grid(4, 2))
+    assert worst_eps(aq_draws(ranks, quantiles, Budget(1.001, "eps")), pairs, True) > 1.0
+    assert worst_range_rho(aq_draws(ranks, quantiles, Budget(0.1001, "rho")), pairs) > 0.1
 
 
 def climb(score, start, change, rng, n_steps):
@@ -437,12 +499,16 @@ def spied_release(monkeypatch, ranks, quantiles, budgets, seed):
     """Return the cells that a release gave, and its nodes with what was drawn in them."""
     seen = []
 
-    def spy(ranks, nodes, randomness):
-        drawn = draw(ranks, nodes, randomness)
-        seen.append((nodes, drawn[0]))
-        return drawn
+    def spy_on(draw):
+        def spy(ranks, nodes, randomness):
+            drawn = draw(ranks, nodes, randomness)
+            seen.append((nodes, drawn[0]))
+            return drawn
 
-    monkeypatch.setattr(aq_module.exponential, "draw", spy)
+        return spy
+
+    for engine in (aq_module.exponential, aq_module.pairs):
+        monkeypatch.setattr(engine, "draw", spy_on(engine.draw))
     return AQ.draw(ranks, quantiles, budgets, make_randomness(seed)), seen
 
 
@@ -461,18 +527,22 @@ def test_release_draws_from_the_nodes_that_are_enumerated(seed, monkeypatch):
         aq_draws(ranks.of_columns([column]), quantiles[column], budgets[column])
         for column in range(4)
     ]
-    at = {(column, tree.quantile): (tree, 0) for column, tree in enumerate(trees)}
+    at = {(column, *tree.quantiles): (tree, 0) for column, tree in enumerate(trees)}
     for level, (nodes, drawn) in zip(levels_of(quantiles, budgets), seen, strict=True):
-        weights = place_weights(ranks, nodes)
-        for row, (column, quantile) in enumerate(zip(level.column, level.index, strict=True)):
-            tree, history = at.pop((column, quantile))
-            here = tree.weights[0, history]
-            np.testing.assert_allclose(weights[row, : here.size], here, rtol=1e-14)
-            assert not weights[row, here.size :].any()
-            assert cells[column][quantile - 1] == drawn[row] // 2
+        weights = (pair_weights if level.is_of_pairs else place_weights)(ranks, nodes)
+        n_positions = 2 * int(ranks.grid.end.max())
+        columns = level.column[: len(weights)]
+        of_nodes = (field.reshape(-1, len(weights)).T for field in (level.index, drawn))
+        for column, indices, positions, row in zip(columns, *of_nodes, weights, strict=True):
+            tree, history = at.pop((column, *indices.tolist()))
+            here = tree.positions @ n_positions ** np.arange(indices.size)[::-1]
+            np.testing.assert_allclose(row[here], tree.weights[0, history], rtol=1e-14)
+            assert np.count_nonzero(row) == np.count_nonzero(row[here])
+            assert np.array_equal(cells[column][indices - 1], positions // 2)
             if tree.children:
-                history = tree.next_history[history, drawn[row]]
-                at |= {(column, child.quantile): (child, history) for child in tree.children}
+                (outcome,) = np.flatnonzero((tree.positions == positions).all(axis=1))
+                history = tree.next_history[history, outcome]
+                at |= {(column, *child.quantiles): (child, history) for child in tree.children}
     assert not at
 
 
@@ -483,7 +553,7 @@ def chi_square(exact_budgets, sampled_budgets, seed):
     """
     grid, n_draws = lumpy_grid(2), 3000
     counts = [(2, 1, 0, 3), (0, 9, 1, 0), (1, 1, 1, 1)]
-    quantiles = [[0.3, 0.5, 0.8], [0.4, 0.9], [0.5]]
+    quantiles = [[0.2, 0.3, 0.5, 0.8], [0.4, 0.9], [0.3, 0.5, 0.7]]
     all_weights = np.tile(counts, (n_draws, 1)) * RECORD_WEIGHT
     released = AQ.draw(
         ranks_of_weights(all_weights, grid),
@@ -562,35 +632,73 @@ def test_every_path_of_the_tree_spends_at_most_the_budget(m, unit):
     paths = {(0, m + 1): []}
     for node, eps in zip(*AQ.nodes_and_eps(quantiles, Budget(0.7, unit)), strict=True):
         path = [*paths.pop((node.below, node.above)), eps]
-        paths[node.below, node.index] = paths[node.index, node.above] = path
+        paths |= dict.fromkeys(itertools.pairwise((node.below, *node.indices, node.above)), path)
     spent = [sum(eps if unit == "eps" else eps**2 / 8 for eps in path) for path in paths.values()]
     assert 0.699 < max(spent) <= 0.7
-    assert max(map(len, paths.values())) == m.bit_length()
+    assert max(map(len, paths.values())) <= m.bit_length()
 
 
 def test_tree_of_a_power_of_two_less_one_asks_for_medians_with_about_equal_shares():
     quantiles = tuple(np.arange(1, 8) / 8)
-    assert [node.q for node in quantile_nodes(quantiles)] == pytest.approx([0.5] * 7)
-    _, eps = AQ.nodes_and_eps(quantiles, Budget(3.0, "eps"))
+    nodes, eps = AQ.nodes_and_eps(quantiles, Budget(3 / 8, "rho"))
+    assert [q for node in nodes for q in node.q] == pytest.approx([0.5] * 7)
     assert eps == pytest.approx([1.0] * 7, rel=0.15)
 
 
 @pytest.mark.parametrize(("m", "n_early"), [(11, 0), (9, 2), (4, 1), (19, 4), (7, 0)])
-def test_draws_of_a_level_have_one_eps(m, n_early):
-    """But for early leaves. In the proportions that composition was told, the least of them 1."""
+def test_single_draws_of_a_level_have_one_eps(m, n_early, single_draws):
+    assert n_early_leaves_with_an_eps_of_their_own(m) == n_early
+
+
+@pytest.mark.parametrize("m", [2, 4, 5, 8, 9, 19, 26])
+def test_draws_of_a_level_have_one_eps(m):
+    assert n_early_leaves_with_an_eps_of_their_own(m) == 0
+
+
+def n_early_leaves_with_an_eps_of_their_own(m):
+    """All others have that of their level, as composition was told; the least is that of a draw."""
     quantiles = tuple(np.arange(1, m + 1) / (m + 1))
-    pattern, early_leaf = level_pattern(quantile_nodes(quantiles), 2)
+    pattern, early_leaf = AQ.pattern(quantiles, 2)
     assert min(pattern) == 1.0
     n_found = 0
-    for depth, level in enumerate(levels_of([quantiles], [Budget(0.4, "draw")])):
+    for level in levels_of([quantiles], [Budget(0.4, "draw")]):
+        (depth,) = set(level.depth.tolist())
         is_early = level.is_leaf & (depth == len(pattern) - 2)
+        assert np.array_equal(level.is_early, is_early)
         expected = 0.4 * np.where(is_early, early_leaf, pattern[depth])
         np.testing.assert_allclose(level.eps, expected, rtol=1e-4)
         assert np.all(level.eps < expected)
         n_found += is_early.sum()
-    assert n_found == n_early
-    if n_early:
+    if n_found:
         assert early_leaf**2 == pytest.approx(pattern[-2] ** 2 + pattern[-1] ** 2)
+    return n_found
+
+
+@pytest.mark.parametrize("n_pair_levels", range(4))
+@pytest.mark.parametrize("m", [*range(1, 30), 63, 64])
+def test_all_leaves_of_a_tree_are_in_its_last_two_levels(m, n_pair_levels):
+    nodes = quantile_nodes(tuple(np.arange(1, m + 1) / (m + 1)), n_pair_levels)
+    assert sorted(index for node in nodes for index in node.indices) == list(range(1, m + 1))
+    last = max(node.depth for node in nodes)
+    assert nodes[-1].depth == last
+    for node in nodes:
+        assert node.is_leaf == (node.above - node.below - 1 == len(node.indices))
+        assert not node.is_leaf or node.depth >= last - 1
+        assert node.is_early == (node.is_leaf and node.depth < last)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_the_tree_in_use_promises_the_least_of_all(norm):
+    """And pairs are worth it where single draws need a level more."""
+    for m in range(1, 32):
+        quantiles = tuple(np.arange(1, m + 1) / (m + 1))
+        promised = level_shares.expected_deviation(AQ.nodes(quantiles, norm), norm)
+        others = [
+            level_shares.expected_deviation(quantile_nodes(quantiles, n), norm) for n in range(6)
+        ]
+        assert promised == min(others)
+        if m in (2, 4, 5, 6, 8) and norm == 1:
+            assert promised < 0.8 * others[0]
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -641,21 +749,30 @@ def test_levels_have_every_quantile_once_between_those_that_are_known():
     sizes = (5, 12)
     known = {(column, end) for column, m in enumerate(sizes) for end in (0, m + 1)}
     quantiles = [np.arange(1, m + 1) / (m + 1) for m in sizes]
+    depth, now = 0, set()
     for level in levels_of(quantiles, [Budget(1.0, "eps"), Budget(0.5, "rho")]):
+        if level.depth[0] > depth:  # a level may come in two pieces, single draws and pairs
+            depth, known, now = level.depth[0], known | now, set()
         new = set()
-        names = ("column", "index", "below", "above", "beyond", "is_leaf")
         for node in rows_of(level):
-            column, index, below, above, beyond, is_leaf = (
-                getattr(node, name).item() for name in names
+            (column, below, above, beyond, is_leaf), *others = zip(
+                *(
+                    getattr(node, name).tolist()
+                    for name in ("column", "below", "above", "beyond", "is_leaf")
+                ),
+                strict=True,
             )
-            assert below < index < above and {(column, below), (column, above)} <= known
-            assert is_leaf == (above - below == 2)
+            assert all(other == (column, below, above, beyond, is_leaf) for other in others)
+            indices = node.index.tolist()
+            assert [below, *indices, above] == sorted({below, *indices, above})
+            assert {(column, below), (column, above)} <= known
+            assert is_leaf == (above - below == 1 + len(indices))
             if below == 0 or above == sizes[column] + 1:
                 assert beyond == next_known(known, column, below, above, sizes[column])
-            new.add((column, index))
+            new |= {(column, index) for index in indices}
         assert new.isdisjoint(known)
-        known |= new
-    assert len(known) == 7 + 14
+        now |= new
+    assert len(known | now) == 7 + 14
 
 
 def next_known(known, column, below, above, m):
@@ -670,15 +787,20 @@ def next_known(known, column, below, above, m):
 
 
 @pytest.mark.parametrize("is_open", [(False, False), (True, True), (True, False)])
-def test_possible_outputs_do_not_depend_on_the_data(is_open):
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_possible_outputs_do_not_depend_on_the_data(m, is_open):
     """The low bits that give other implementations away: here all datasets reach all outputs."""
     grid = tiny_grid(4, 2, is_open)
+    quantiles = np.arange(1, m + 1) / (m + 1)
+    roots = {2: None, 3: (1,), 4: (1, 2)}[m]  # a leaf has cells
     for counts in [(1, 0, 0, 1), (1, 0, 1, 1), (0, 0, 0, 0), (0, 30, 0, 0)]:
-        exact = aq_distribution(summary_of(counts, grid), [0.3, 0.6], Budget(1.0, "eps"))
+        exact = aq_distribution(summary_of(counts, grid), quantiles, Budget(1.0, "eps"))
         reached = {key for key, chance in exact.items() if chance > 0}
         cells = cell_distribution(dict.fromkeys(reached, 1.0), 2)
-        assert len(cells) == 4 * 5 // 2
-        assert {root for _, root in reached} == set(range(8))
+        assert len(cells) == math.comb(4 + m - 1, m)
+        if roots:
+            positions = itertools.combinations_with_replacement(range(8), len(roots))
+            assert {tuple(key[root] for root in roots) for key in reached} == set(positions)
 
 
 @pytest.mark.parametrize("eps", [1e-6, 1.0, 1e6])

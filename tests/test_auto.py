@@ -1,6 +1,7 @@
 """All mechanisms keep one protocol, and the choice of "auto" is public and right where measured."""
 
 import inspect
+import itertools
 import math
 
 import numpy as np
@@ -38,9 +39,17 @@ def chosen(m, budget):
     return type(AUTO.choice(uniform_quantiles(m), budget))
 
 
-def test_pure_budgets_choose_joint_exp_for_the_few_numbers_of_quantiles_where_it_wins():
-    joint = [m for m in range(1, 60) if chosen(m, Budget(1.0, "eps")) is JointExponential]
-    assert joint == [2, 4, 5, 6, 8, 9, 10, 11]
+# Quantiles for which JointExp promises clearly less.
+IN_A_TAIL = (0.5, 0.9, 0.99)
+
+
+def test_evenly_spaced_quantiles_are_left_to_aq_whatever_their_number():
+    assert all(chosen(m, Budget(1.0, "eps")) is ApproximateQuantiles for m in range(1, 60))
+
+
+def test_pure_budgets_choose_joint_exp_for_few_quantiles_in_a_tail():
+    assert AUTO.choice(IN_A_TAIL, Budget(1.0, "eps")) is AUTO._joint_exp
+    assert AUTO.choice(IN_A_TAIL, Budget(0.5, "rho")) is AUTO._aq
 
 
 @pytest.mark.parametrize("budget", [Budget(0.5, "rho"), Budget(0.5, "draw")], ids=str)
@@ -61,9 +70,9 @@ def test_budgets_too_small_for_joint_exp_are_served_by_aq(rng):
 def test_budgets_that_would_make_joint_exp_slow_are_left_to_aq():
     """Although it could serve them."""
     budget = Budget(0.003, "eps")
-    assert JointExponential().typical_error(uniform_quantiles(4), budget) < math.inf
-    assert chosen(4, budget) is ApproximateQuantiles
-    assert chosen(4, Budget(0.03, "eps")) is JointExponential
+    assert JointExponential().typical_error(IN_A_TAIL, budget) < math.inf
+    assert AUTO.choice(IN_A_TAIL, budget) is AUTO._aq
+    assert AUTO.choice(IN_A_TAIL, Budget(0.03, "eps")) is AUTO._joint_exp
 
 
 @pytest.mark.slow
@@ -74,8 +83,8 @@ def test_rank_errors_of_aq_are_those_of_plentiful_data(m, budget):
 
 
 def test_rank_errors_and_typical_errors_are_those_of_the_choice():
-    for m, budget in ((4, Budget(1.0, "eps")), (7, Budget(1.0, "eps")), (4, Budget(0.1, "rho"))):
-        quantiles = uniform_quantiles(m)
+    budgets = Budget(1.0, "eps"), Budget(0.1, "rho")
+    for quantiles, budget in itertools.product((IN_A_TAIL, uniform_quantiles(7)), budgets):
         choice = AUTO.choice(quantiles, budget)
         assert AUTO.typical_error(quantiles, budget) == choice.typical_error(quantiles, budget)
         np.testing.assert_array_equal(
@@ -83,9 +92,9 @@ def test_rank_errors_and_typical_errors_are_those_of_the_choice():
         )
 
 
-@pytest.mark.parametrize("m", [1, 4, 30])
-def test_release_and_cost_are_those_of_the_choice(m, rng):
-    quantiles, budget = uniform_quantiles(m), Budget(1.0, "eps")
+@pytest.mark.parametrize("quantiles", [IN_A_TAIL, uniform_quantiles(1), uniform_quantiles(30)])
+def test_release_and_cost_are_those_of_the_choice(quantiles, rng):
+    budget = Budget(1.0, "eps")
     mechanism = AUTO.choice(quantiles, budget)
     assert AUTO.cost(quantiles, budget) == mechanism.cost(quantiles, budget)
     name = {JointExponential: "joint_exp", ApproximateQuantiles: "aq"}[type(mechanism)]
@@ -100,7 +109,7 @@ def test_columns_with_other_choices_are_released_in_their_order(rng):
     """Two mechanisms serve five columns, each of which has its own scale."""
     grid = make_grid([UNBOUNDED])[np.zeros(5, dtype=int)]
     columns = np.sort(rng.normal(10.0 ** np.arange(1, 6)[:, None], 0.1, size=(5, 3000)))
-    quantiles = [uniform_quantiles(m) for m in (1, 4, 7, 2, 3)]
+    quantiles = [(0.5,), IN_A_TAIL, uniform_quantiles(7), IN_A_TAIL, uniform_quantiles(3)]
     cells = AUTO.draw(
         SortedRanks.of_rows(columns.copy(), grid),
         quantiles,
@@ -200,5 +209,5 @@ def test_pure_accounting_spends_no_delta():
 
 def test_an_account_that_cannot_be_guaranteed_is_not_taken():
     """The rho of this request is too little for floating point, its eps is not."""
-    plan = plan_of_columns([[0.5]], eps=1e-11, delta=1e-14, is_added_up=True)
+    plan = plan_of_columns([[0.5]], eps=4e-11, delta=1e-14, is_added_up=True)
     assert plan.loss.account == "sum of eps"

@@ -69,17 +69,34 @@ def test_quantiles_that_are_not_uniform():
     assert simulated_rank_error(q) == pytest.approx(expected_rank_error(q), rel=0.25)
 
 
-@pytest.mark.parametrize("m", [1, 2, 5, 12])
+def simulated_covariance(q):
+    """The covariances of errors with a density of exp(-D / 2): sums over a lattice."""
+    if len(q) == 1:
+        return 8 * max(q[0], 1 - q[0]) ** 2
+    errors = np.stack(np.meshgrid(*[np.arange(-60, 60.2, 0.2)] * 2, indexing="ij"))
+    parts = np.array((errors[0], errors[1] - errors[0], -errors[1]))
+    shares = np.diff([0.0, *q, 1.0])
+    distances = [
+        sum(abs(parts[i] - parts[j] / shares[j] * shares[i]) for i in range(3)) for j in range(3)
+    ]
+    weights = np.exp(-np.min(distances, axis=0) / 2)
+    return np.einsum("ixy,jxy,xy->ij", errors, errors, weights) / weights.sum()
+
+
+@pytest.mark.parametrize("m", [1, 2, 4, 5, 12])
 def test_variances_equal_the_matrix_of_shares(m):
     """The same variances from every node's share in every quantile."""
     q, budget = np.arange(1, m + 1) / (m + 1), Budget(1.0, "eps")
-    shares = np.zeros((m + 2, m))
+    shares, covariances = np.zeros((m + 2, m)), np.zeros((m, m))
     of_column = tuple(q.tolist()), budget
     for node, eps in zip(*ApproximateQuantiles().nodes_and_eps(*of_column), strict=True):
-        shares[node.index] = node.q * shares[node.above] + (1 - node.q) * shares[node.below]
-        shares[node.index, node.index - 1] += np.sqrt(8) * max(node.q, 1 - node.q) / eps
-    expected = np.sqrt((shares[1:-1] ** 2).sum(axis=1))
-    assert ApproximateQuantiles().rank_deviations(q, budget) == pytest.approx(expected)
+        own = [index - 1 for index in node.indices]
+        for index, q_here in zip(node.indices, node.q, strict=True):
+            shares[index] = q_here * shares[node.above] + (1 - q_here) * shares[node.below]
+            shares[index, index - 1] += 1.0
+        covariances[np.ix_(own, own)] = simulated_covariance(node.q) / eps**2
+    expected = np.sqrt(np.diag(shares @ covariances @ shares.T)[1:-1])
+    assert ApproximateQuantiles().rank_deviations(q, budget) == pytest.approx(expected, rel=1e-3)
 
 
 def test_error_grows_with_features_and_falls_with_eps():

@@ -343,7 +343,7 @@ def test_the_warning_says_how_bad_it_is_and_what_would_help(seed):
     (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(random_state=seed).fit(X))
     assert re.fullmatch(
         r"about [3-9]\d0 rows, 30 features: an edge is expected to be [12]\.\d bins off\. Use 2 "
-        r"bins, delta=1e-6 \(error 4\.\d times smaller\)(, public bounds)?, fewer features or a "
+        r"bins, delta=1e-6 \(error 3\.\d times smaller\)(, public bounds)?, fewer features or a "
         r"larger eps\.",
         str(warning.message),
     )

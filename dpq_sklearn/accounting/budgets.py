@@ -12,7 +12,7 @@ from dpq_sklearn.checks import checked_delta, checked_positive, shown
 # Every outcome of a draw has its right probability up to a factor of e^(+-DRAW_ERROR): see
 # docs/privacy.md. The ratio of two datasets' probabilities then moves by at most twice that, and
 # the range of the ratios by at most four times, for which all accounts reserve.
-DRAW_ERROR = 2.0**-41
+DRAW_ERROR = 2.0**-39
 # For the rounding of sums, products and square roots of public numbers in accounts.
 ROUNDING = 2.0**-16
 

@@ -9,7 +9,7 @@ A node looks up a few ranks around its target. The places that hold them, and th
 base measure, cut the node into *runs*. In a run the density is constant, and the nearest rank
 bounds all weights. One run is chosen by its bound, then a place in it by grid measure; it is kept
 with probability weight / bound, otherwise all begins again. Every outcome's probability, however
-small, has a relative error below 2^-41 (docs/privacy.md has the argument).
+small, has a relative error below 2^-39 (docs/privacy.md has the argument).
 
 Nodes of all columns are drawn together: all arrays have one row for each node.
 """
@@ -29,8 +29,8 @@ FLOOR = 2.0**-FLOOR_BITS
 # no data make very many rounds; beyond 36, all places together weigh less than the target's.
 _AHEAD = np.array([0.3, 0.8, 1.4, 2.2, 3.5, 5.5, 8.5, 12, 16, 20, 25, 30, 36])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
-# The probability of a node is rounded to a multiple of 1 / _Q_STEPS, so that targets are exact.
-_Q_STEPS = 2**30
+# The probability of a node is rounded to a multiple of 1 / Q_STEPS, so that targets are exact.
+Q_STEPS = 2**30
 # When few nodes are left, each gets several proposals at once: hardly any needs another round.
 _PROPOSALS_AT_ONCE = 160
 _MOST_PROPOSALS = 3
@@ -47,6 +47,12 @@ class StepMeasure:
     before: np.ndarray  # (n_nodes, n_segments + 1), the grid measure before each
     densities: np.ndarray  # (n_nodes, n_segments)
 
+    def __getitem__(self, rows):
+        """Return the base measures of some nodes."""
+        return StepMeasure(
+            cuts=self.cuts[rows], before=self.before[rows], densities=self.densities[rows]
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
@@ -61,6 +67,10 @@ class Nodes:
     eps: np.ndarray
     places_per_cell: np.ndarray  # 1 in a leaf; else each position is a place
     measure: StepMeasure
+
+    def __getitem__(self, rows):
+        """Return some of the nodes."""
+        return Nodes(**{name: of_all[rows] for name, of_all in vars(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,16 +88,16 @@ class Scores:
     @classmethod
     def of(cls, nodes, positions_per_cell):
         """Return the scores of `nodes`."""
-        q_steps = np.rint(nodes.q * _Q_STEPS).astype(np.int64)
-        high, low = np.divmod(nodes.hi_rank - nodes.lo_rank, _Q_STEPS)  # the product overflows
-        ticks, rest = np.divmod(low * q_steps, _Q_STEPS)
+        q_steps = np.rint(nodes.q * Q_STEPS).astype(np.int64)
+        high, low = np.divmod(nodes.hi_rank - nodes.lo_rank, Q_STEPS)  # the product overflows
+        ticks, rest = np.divmod(low * q_steps, Q_STEPS)
         target = nodes.lo_rank + high * q_steps + ticks
 
-        sensitivity = np.maximum(q_steps, _Q_STEPS - q_steps) / _Q_STEPS
+        sensitivity = np.maximum(q_steps, Q_STEPS - q_steps) / Q_STEPS
         eta = nodes.eps / (2 * sensitivity) / (RECORD_WEIGHT * positions_per_cell)
         # Then one tick already leads down to the floor: a larger eta would change nothing.
         eta = np.minimum(eta, FLOOR_BITS * LN2)
-        return cls(eta=eta, target=target, remainder=rest / _Q_STEPS)
+        return cls(eta=eta, target=target, remainder=rest / Q_STEPS)
 
     def of_interval(self, low, high, rows=np.s_[:, None]):
         """Return the score of the ranks from `low` to `high`, of all nodes or those of `rows`."""
@@ -101,11 +111,12 @@ class Scores:
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """Ranges of places ``[cuts[j], cuts[j + 1])`` that share a density and a bound."""
+    """Ranges of places ``[cuts[j], cuts[j + 1])`` with one density and bounds of their ranks."""
 
     cuts: np.ndarray  # (n_nodes, n_runs + 1)
-    least_scores: np.ndarray  # (n_nodes, n_runs): no place of the run has less
-    weights: np.ndarray  # (n_nodes, n_runs), sums of bounds: measure * (exp(-least_score) + 2^-96)
+    measures: np.ndarray  # (n_nodes, n_runs): their base measures
+    low_ranks: np.ndarray  # (n_nodes, n_runs): no place of the run begins at a lower rank
+    high_ranks: np.ndarray  # (n_nodes, n_runs): nor ends at a higher one
 
 
 def reach_of_draws(q, eps):
@@ -139,8 +150,9 @@ def draw(ranks, nodes, randomness):
     """
     grid = ranks.grid
     scores = Scores.of(nodes, grid.positions_per_cell)
-    runs = node_runs(ranks, nodes, scores)
-    order, shares = ascending_shares(runs.weights)
+    runs = node_runs(ranks, nodes, scores, _LOOK_UPS)
+    least_scores, bounds = run_bounds(scores, runs)
+    order, shares = ascending_shares(bounds)
 
     places = np.empty_like(nodes.lo)
     split_ranks = np.empty_like(nodes.lo)
@@ -157,8 +169,7 @@ def draw(ranks, nodes, randomness):
         proposed = draw_by_measure(start, end, per_cell, grid, nodes.column[rows], randomness)
 
         low, high = rank_intervals(ranks, nodes, rows, proposed)
-        least_scores = runs.least_scores[rows, run]
-        chances = chances_to_keep(least_scores, scores.of_interval(low, high, rows))
+        chances = chances_to_keep(least_scores[rows, run], scores.of_interval(low, high, rows))
         is_kept = (randomness.uniforms(rows.size) < chances).reshape(left.size, n_proposals)
 
         is_found = is_kept.any(axis=1)
@@ -169,6 +180,12 @@ def draw(ranks, nodes, randomness):
         left = left[~is_found]
 
     return grid.positions_per_cell // nodes.places_per_cell * places, split_ranks
+
+
+def run_bounds(scores, runs):
+    """Return the least score of each run, and the sum of its bounds; both (n_nodes, n_runs)."""
+    least_scores = scores.of_interval(runs.low_ranks, runs.high_ranks)
+    return least_scores, runs.measures * (np.exp(-least_scores) + FLOOR)
 
 
 def chances_to_keep(least_scores, scores):
@@ -191,7 +208,7 @@ def _ranks_at_edges(before, after, subs, per_cell, ticks_per_weight):
     return low, low + of_place
 
 
-def node_runs(ranks, nodes, scores):
+def node_runs(ranks, nodes, scores, look_ups):
     """Return the runs of each node: its look-ups and the segments of its base measure cut it.
 
     A node has ``n_look_ups - 1 + n_segments - 1`` runs, many of them empty.
@@ -199,9 +216,8 @@ def node_runs(ranks, nodes, scores):
     measure = nodes.measure
     per_cell = nodes.places_per_cell[:, None]
 
-    look_up_cuts, cut_ranks = _cuts_of_look_ups(ranks, nodes, scores)
+    look_up_cuts, cut_ranks = _cuts_of_look_ups(ranks, nodes, scores, look_ups)
     measure_before = _measure_before(ranks.grid, look_up_cuts, per_cell, nodes.column[:, None])
-    least_scores = scores.of_interval(cut_ranks[:, :-1], cut_ranks[:, 1:])
     n_look_ups = look_up_cuts.shape[1]
 
     # A node may begin or end inside a cell, its segments do not: they are cut off.
@@ -213,14 +229,16 @@ def node_runs(ranks, nodes, scores):
     before = _taken_by_node(before, order)
 
     # Up to a run's start `n_before` cuts are look-ups, and the others begin segments: the first
-    # number picks the run's bound, the second its density.
+    # number picks the run's ranks, the second its density.
     n_before = (order < n_look_ups).cumsum(axis=1)[:, :-1]
-    least_scores = _taken_by_node(least_scores, np.minimum(n_before - 1, n_look_ups - 2))
+    look_up = np.minimum(n_before - 1, n_look_ups - 2)
     densities = _taken_by_node(measure.densities, np.arange(1, order.shape[1]) - n_before)
-
-    measures = before[:, 1:] - before[:, :-1]
-    weights = measures * densities * (np.exp(-least_scores) + FLOOR)
-    return Runs(cuts=cuts, least_scores=least_scores, weights=weights)
+    return Runs(
+        cuts=cuts,
+        measures=(before[:, 1:] - before[:, :-1]) * densities,
+        low_ranks=_taken_by_node(cut_ranks, look_up),
+        high_ranks=_taken_by_node(cut_ranks, look_up + 1),
+    )
 
 
 def _taken_by_node(array, index):
@@ -237,13 +255,13 @@ def _append_clipped(of_look_ups, of_segments):
     return np.concatenate((of_look_ups, inside), axis=1)
 
 
-def _cuts_of_look_ups(ranks, nodes, scores):
+def _cuts_of_look_ups(ranks, nodes, scores, look_ups):
     """Return ascending places that cut the nodes, and the ranks at their lower edges.
 
     They are the two ends of each node and of the places that hold the ranks looked up: both arrays
     are (n_nodes, 2 + 2 * n_ranks).
     """
-    wanted = _ranks_to_look_up(nodes, scores)
+    wanted = _ranks_to_look_up(nodes, scores, look_ups)
     ticks = ranks.grid.positions_per_cell
     cells, before, after = ranks.around_ranks(nodes.column[:, None], wanted // ticks)
 
@@ -266,12 +284,12 @@ def _cuts_of_look_ups(ranks, nodes, scores):
     return np.maximum.accumulate(cuts, axis=1), np.maximum.accumulate(cut_ranks, axis=1)
 
 
-def _ranks_to_look_up(nodes, scores):
+def _ranks_to_look_up(nodes, scores, look_ups):
     """Return ascending ranks around the target of each node, in ticks: (n_nodes, n_ranks)."""
     target = scores.target[:, None]
-    offsets = np.minimum(np.abs(_LOOK_UPS) / scores.eta[:, None], 2.0**62).astype(np.int64)
+    offsets = np.minimum(np.abs(look_ups) / scores.eta[:, None], 2.0**62).astype(np.int64)
     wanted = np.where(
-        _LOOK_UPS < 0,
+        look_ups < 0,
         target - np.minimum(offsets, target - nodes.lo_rank[:, None]),
         target + np.minimum(offsets, nodes.hi_rank[:, None] - target),
     )

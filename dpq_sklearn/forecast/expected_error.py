@@ -49,9 +49,10 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     -----
     The error is a linear combination of the noises of the draws: in AQ a node's own noise is
     two-sided exponential with variance 2 / eta^2, and it inherits q of the error of its upper end
-    and 1 - q of that of its lower end. That does not depend on the data as long as these are many
-    and not tied. Tied data may be further off: an estimate can land beside a value that many
-    records share. So may data that are too few to be found at all.
+    and 1 - q of that of its lower end. Two quantiles that are drawn at once have errors that are
+    spread over a polygon, whose size has a gamma distribution. That does not depend on the data as
+    long as these are many and not tied. Tied data may be further off: an estimate can land beside a
+    value that many records share. So may data that are too few to be found at all.
 
     Examples
     --------

@@ -42,7 +42,8 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
     -----
     A draw with weights ``exp(-eta |rank - target|) + 2^-96`` errs by more than ``g`` with
     probability at most ``psi (exp(-eta g) + 2^-96)``. With the g for which this is beta / m, all m
-    draws are within their g with probability 1 - beta. A node's target is as wrong as the two ends
+    draws are within their g with probability 1 - beta. Two quantiles that are drawn at once have
+    the squares of psi and of the floor, and 2 beta / m. A node's target is as wrong as the two ends
     of its range, the lower weighted by 1 - q and the upper by q; these errors are added up along
     the tree. They grow with the number of levels for uniform quantiles too: an inner node inherits
     from both of its ends, while the paper's factor of 2 for uniform quantiles is right for the
@@ -55,7 +56,7 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
     --------
     >>> from dpq_sklearn import rank_error_bound
     >>> round(rank_error_bound(8, eps=1.0, beta=0.05))
-    326
+    404
     """
     if not 0 < beta < 1:
         raise ValueError(f"beta must be a number in (0, 1), got {shown(beta)}.")
@@ -64,14 +65,16 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
     plan = plan_alike(quantiles, n_features, TotalBudget(eps, delta, rho))
     probabilities = plan.request.probabilities[0]
 
-    # The probability of a position out of bounds, less what all of them have.
-    chance = beta / len(probabilities) / psi - FLOOR
-    nats = -math.log(chance) if chance > 0 else math.inf
-
     nodes, eps_of_nodes = ApproximateQuantiles().nodes_and_eps(probabilities, plan.budgets[0])
-    errors = {0: 0.0, len(nodes) + 1: 0.0}  # none at the ends of the column
+    errors = {0: 0.0, len(probabilities) + 1: 0.0}  # none at the ends of the column
     for node, eps_of_node in zip(nodes, eps_of_nodes, strict=True):
-        error_of_target = (1 - node.q) * errors[node.below] + node.q * errors[node.above]
-        errors[node.index] = error_of_target + 2 * node.sensitivity * nats / eps_of_node
+        # The probability of a place out of bounds, less what all of them have.
+        n_together = len(node.indices)
+        chance = n_together * beta / len(probabilities) / psi**n_together - FLOOR**n_together
+        nats = -math.log(chance) if chance > 0 else math.inf
+
+        for index, q in zip(node.indices, node.q, strict=True):
+            error_of_target = (1 - q) * errors[node.below] + q * errors[node.above]
+            errors[index] = error_of_target + 2 * max(q, 1 - q) * nats / eps_of_node
 
     return max(errors.values())

@@ -1,13 +1,15 @@
-"""AQ: the tree of quantiles and the walk through it (Kaplan, Schnapp, Stemmer 2021).
+"""AQ: the tree of quantiles and the walk through it (after Kaplan, Schnapp, Stemmer 2021).
 
 The middle quantile is estimated first; it splits the grid, and the other quantiles are found
 in the two halves in the same way. One record meets one node per level, not one per quantile, and
-the nodes of a level are drawn together.
+the nodes of a level are drawn together. A node may also draw two quantiles at once and split in
+three: so there are fewer levels, among which the budget is shared. The tree is chosen by the errors
+that it promises, which are public.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,76 +17,115 @@ import numpy as np
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget, Cost, Unit, exponential_cost
 from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.accounting.events import exponential_draw
-from dpq_sklearn.engine import exponential
+from dpq_sklearn.engine import exponential, pairs
 from dpq_sklearn.engine.exponential import Nodes
 from dpq_sklearn.mechanisms.base_measure import step_measure
-from dpq_sklearn.mechanisms.level_shares import level_pattern, rank_variances
+from dpq_sklearn.mechanisms.level_shares import expected_deviation, level_pattern, rank_variances
 from dpq_sklearn.mechanisms.prior import guesses_of_nodes
 from dpq_sklearn.mechanisms.protocol import Mechanism
 
+# Trees with more levels of pairs promise less for several hundred quantiles only.
+MOST_PAIR_LEVELS = 4
+# With more quantiles the search would take longer than the draws.
+MOST_SEARCHED = 512
+
 
 class QuantileNode(NamedTuple):
-    """One estimate to come: a quantile between two that are known by then.
+    """One draw to come: one or two quantiles between two that are known by then.
 
     Quantiles count from 1; 0 and m + 1 are the ends of a column.
     """
 
     depth: int
-    index: int
+    indices: tuple[int, ...]  # one, or two of a pair node
     below: int
     above: int
     beyond: int  # the next one known beyond these, or -1: it tells the scale of an open end
-    probability: float  # which quantile of the column is wanted
-    q: float  # which quantile of what is between `below` and `above`
+    probabilities: tuple[float, ...]  # which quantiles of the column are wanted
+    q: tuple[float, ...]  # which ones of what is between `below` and `above`
     is_leaf: bool
     is_early: bool = False  # a leaf in the last level but one
 
-    @property
-    def sensitivity(self):
-        return max(self.q, 1 - self.q)
 
+@lru_cache(maxsize=1024)  # features mostly have equal quantiles
+def quantile_nodes(probabilities, n_pair_levels=0):
+    """Return the nodes of a balanced tree over ascending `probabilities`, level by level.
 
-@lru_cache(maxsize=256)  # features mostly have equal quantiles
-def quantile_nodes(probabilities):
-    """Return the nodes of the balanced tree over ascending `probabilities`, level by level."""
+    Nodes of the last `n_pair_levels` levels draw two quantiles, if so many are left for them; what
+    a draw leaves is divided evenly. So the numbers that are left for the nodes of a level differ by
+    at most 1, and all leaves are in the last two levels.
+    """
     known = (0.0, *probabilities, 1.0)
     end = len(probabilities) + 1
-    last_level_but_one = len(probabilities).bit_length() - 2
+    n_single_levels = 0
+    while (end - 1) >> n_single_levels > 3**n_pair_levels - 1:
+        n_single_levels += 1
 
     nodes = []
     ranges = [(0, 0, end, -1)]
     for depth, below, above, beyond in ranges:  # which grow meanwhile
-        if above - below == 1:
+        n_left = above - below - 1
+        if n_left == 0:
             continue
-        index = (below + above + 1) // 2
-        is_leaf = above - below == 2
-        node = QuantileNode(
-            depth=depth,
-            index=index,
-            below=below,
-            above=above,
-            beyond=beyond,
-            probability=known[index],
-            q=(known[index] - known[below]) / (known[above] - known[below]),
-            is_leaf=is_leaf,
-            is_early=is_leaf and depth == last_level_but_one,
+        indices = _drawn_together(below, n_left, 2 if depth >= n_single_levels else 1)
+        width = known[above] - known[below]
+        nodes.append(
+            QuantileNode(
+                depth=depth,
+                indices=indices,
+                below=below,
+                above=above,
+                beyond=beyond,
+                probabilities=tuple(known[index] for index in indices),
+                q=tuple((known[index] - known[below]) / width for index in indices),
+                is_leaf=n_left == len(indices),
+            )
         )
-        nodes.append(node)
-        ranges.append((depth + 1, below, index, -1 if above == end else above))
-        ranges.append((depth + 1, index, above, -1 if below == 0 else below))
-    return tuple(nodes)
+        known_now = (below, *indices, above)
+        for low, high in pairwise(known_now):
+            beyond = known_now[2] if low == below else known_now[-3]
+            ranges.append((depth + 1, low, high, -1 if beyond in (0, end) else beyond))
+
+    last_level_but_one = nodes[-1].depth - 1
+    return tuple(
+        node._replace(is_early=node.is_leaf and node.depth == last_level_but_one) for node in nodes
+    )
+
+
+def _drawn_together(below, n_left, most):
+    """Return which of `n_left` quantiles above `below` are drawn first: at most one or two.
+
+    They divide the others evenly. The outer parts get what is over: the lowest, then the highest.
+    """
+    if most == 1 or n_left == 1:
+        return (below + n_left // 2 + 1,)
+    each, over = divmod(n_left - 2, 3)
+    first = below + 1 + each + (over > 0)
+    return first, first + 1 + each
+
+
+@lru_cache(maxsize=256)
+def best_tree(probabilities, norm):
+    """Return the nodes of the tree that promises the least error for budgets of this norm."""
+    if len(probabilities) > MOST_SEARCHED:
+        return quantile_nodes(probabilities)
+    trees = (quantile_nodes(probabilities, n_levels) for n_levels in range(MOST_PAIR_LEVELS + 1))
+    return min(trees, key=lambda nodes: expected_deviation(nodes, norm))
 
 
 NODES_AT_ONCE = 1024  # with all that they look at they stay in the cache
+PAIRS_AT_ONCE = 128
 
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """Nodes of one level of the trees of all columns, which are drawn together; arrays (n_nodes,).
+    """Draws of one level of the trees of all columns, which are made together.
 
-    But for the first two, the fields are those of `QuantileNode`.
+    All are single ones, or all are pairs. Arrays have an entry for each quantile, of pairs for all
+    lower ones and then for all upper ones. The fields are those of `QuantileNode`.
     """
 
+    is_of_pairs: bool
     column: np.ndarray
     eps: np.ndarray
     depth: np.ndarray
@@ -97,25 +138,52 @@ class Level:
     is_leaf: np.ndarray
     is_early: np.ndarray
 
+    @property
+    def engine(self):
+        """The module that draws its nodes."""
+        return pairs if self.is_of_pairs else exponential
+
     def __getitem__(self, rows):
-        """Return some of the nodes."""
-        return Level(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+        """Return some of the quantiles."""
+        arrays = {
+            name: of_all[rows] for name, of_all in vars(self).items() if name != "is_of_pairs"
+        }
+        return replace(self, **arrays)
+
+    @classmethod
+    def of(cls, draws):
+        """Return (column, eps, node) of draws, all single ones or all pairs, as one level."""
+        n_together = len(draws[0][2].indices)
+        columns, eps, nodes = zip(*draws * n_together, strict=True)
+        of_quantiles = [(node, part) for part in range(n_together) for _, _, node in draws]
+        return cls(
+            is_of_pairs=n_together == 2,
+            column=np.array(columns),
+            eps=np.array(eps),
+            index=np.array([node.indices[part] for node, part in of_quantiles]),
+            probability=np.array([node.probabilities[part] for node, part in of_quantiles]),
+            q=np.array([node.q[part] for node, part in of_quantiles]),
+            **{
+                name: np.array([getattr(node, name) for node in nodes])
+                for name in ("depth", "below", "above", "beyond", "is_leaf", "is_early")
+            },
+        )
 
 
 @lru_cache(maxsize=32)
 def levels_of_columns(mechanism, probabilities, budgets):
     """Return the levels of the trees of all columns, from the roots down, large ones in pieces."""
-    rows = [
-        (column, eps, *node)
-        for column, request in enumerate(zip(probabilities, budgets, strict=True))
-        for node, eps in zip(*mechanism.nodes_and_eps(*request), strict=True)
-    ]
-    names = ("column", "eps", *QuantileNode._fields)
-    nodes = Level(**dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True)))
+    levels = {}
+    for column, request in enumerate(zip(probabilities, budgets, strict=True)):
+        for node, eps in zip(*mechanism.nodes_and_eps(*request), strict=True):
+            draws = levels.setdefault((node.depth, len(node.indices)), [])
+            draws.append((column, eps, node))
 
-    levels = (np.flatnonzero(nodes.depth == depth) for depth in range(nodes.depth.max() + 1))
-    pieces = (np.array_split(level, -(-level.size // NODES_AT_ONCE)) for level in levels)
-    return [nodes[piece] for piece in chain.from_iterable(pieces)]
+    pieces = []
+    for (_, n_together), draws in sorted(levels.items()):
+        at_once = NODES_AT_ONCE if n_together == 1 else PAIRS_AT_ONCE
+        pieces += [Level.of(draws[at : at + at_once]) for at in range(0, len(draws), at_once)]
+    return pieces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +259,7 @@ def where_draws_look(mechanism, probabilities, budgets):
     levels = levels_of_columns(mechanism, probabilities, budgets)
     columns = np.concatenate([level.column for level in levels])
     indices = np.concatenate([level.index for level in levels])
-    reach = np.concatenate([exponential.reach_of_draws(level.q, level.eps) for level in levels])
+    reach = np.concatenate([level.engine.reach_of_draws(level.q, level.eps) for level in levels])
 
     n_quantiles = [len(of_column) for of_column in probabilities]
     first_of_column = np.cumsum([0, *n_quantiles[:-1]])
@@ -202,13 +270,13 @@ def where_draws_look(mechanism, probabilities, budgets):
 class ApproximateQuantiles(Mechanism):
     """The AQ mechanism."""
 
-    def nodes(self, probabilities):
-        """Return the nodes of a column, level by level."""
-        return quantile_nodes(tuple(map(float, probabilities)))
+    def nodes(self, probabilities, norm):
+        """Return the nodes of a column, level by level: of the tree that promises least error."""
+        return best_tree(tuple(map(float, probabilities)), norm)
 
     def pattern(self, probabilities, norm):
         """Return the eps of the levels that a record meets, as `level_pattern` does."""
-        return level_pattern(self.nodes(probabilities), norm)
+        return level_pattern(self.nodes(probabilities, norm), norm)
 
     def eps_of_levels(self, probabilities, budget):
         """Return the eps of the levels that a record meets, and that of early leaves, or 0.
@@ -226,7 +294,7 @@ class ApproximateQuantiles(Mechanism):
 
     def nodes_and_eps(self, probabilities, budget):
         """Return the nodes of a column, level by level, and the eps of each."""
-        nodes = self.nodes(probabilities)
+        nodes = self.nodes(probabilities, budget.norm)
         levels, early = self.eps_of_levels(probabilities, budget)
         return nodes, [early if node.is_early else levels[node.depth] for node in nodes]
 
@@ -235,13 +303,13 @@ class ApproximateQuantiles(Mechanism):
 
         Privacy
         -------
-        Neighbours differ in one record. With w its weight in a node (`exponential.draw`), the
-        node's draw costs it w * eps, and its children have weights that sum to w. So its weights in
-        a level sum to at most 1, and if u of it meets early leaves, then 1 - u the last two levels.
-        The cost is at most u times that of a path to an early leaf, plus 1 - u times that through
-        all levels. So it is in zCDP, where a draw costs ``w^2 rho <= w rho``. Base measures depend
-        on cells that earlier draws released, which adaptive composition allows, and on public
-        priors.
+        Neighbours differ in one record. With w its weight in a node, the node's draw costs it
+        w * eps (`exponential.draw`, `pairs.draw`), and its children have weights that sum to w. So
+        its weights in a level sum to at most 1, and if u of it meets early leaves, then 1 - u the
+        last two levels. The cost is at most u times that of a path to an early leaf, plus 1 - u
+        times that through all levels. So it is in zCDP, where a draw costs ``w^2 rho <= w rho``.
+        Base measures depend on cells that earlier draws released, which adaptive composition
+        allows, and on public priors.
         """
         request = tuple(tuple(map(float, of_column)) for of_column in probabilities), tuple(budgets)
         ranks = ranks.near(*where_draws_look(self, *request))
@@ -250,7 +318,7 @@ class ApproximateQuantiles(Mechanism):
         estimates = Estimates.before_the_first_draw(ranks, n_quantiles)
         for level in levels_of_columns(self, *request):
             nodes = nodes_of_level(ranks.grid, level, estimates, level.column, priors)
-            positions, split_ranks = exponential.draw(ranks, nodes, randomness)
+            positions, split_ranks = level.engine.draw(ranks, nodes, randomness)
             estimates.positions[level.column, level.index] = positions
             estimates.split_ranks[level.column, level.index] = split_ranks
 

@@ -1,7 +1,8 @@
 """The mechanism "auto": AQ or JointExp, whichever promises the smaller error, from public facts.
 
 Only the quantiles and the budget are looked at. For data that are spread evenly around their
-quantiles the errors in rank have known variances, and the choice follows from them.
+quantiles the errors in rank have known variances, and the choice follows from them. For evenly
+spaced quantiles it is always AQ.
 docs/paper_results.md says how far the experiments bear it out.
 """
 

@@ -24,18 +24,18 @@ class IndependentExponential(ApproximateQuantiles):
         cells = super().draw(ranks, probabilities, budgets, randomness, priors)
         return list(map(np.sort, cells))
 
-    def nodes(self, probabilities):
+    def nodes(self, probabilities, norm):
         """Return a node for each quantile: leaves over the whole column."""
         end = len(probabilities) + 1
         return [
             QuantileNode(
                 depth=0,
-                index=index,
+                indices=(index,),
                 below=0,
                 above=end,
                 beyond=-1,
-                probability=q,
-                q=q,
+                probabilities=(q,),
+                q=(q,),
                 is_leaf=True,
             )
             for index, q in enumerate(probabilities, 1)
