@@ -5,6 +5,7 @@ import itertools
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,14 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.reading import summaries as summaries_module
-from dpq_sklearn.reading.engines.parts import PartSummary, merged_parts
+from dpq_sklearn.reading.engines.parts import (
+    MOST_RANGES,
+    PartSummary,
+    merged_parts,
+    ranges_of_summary,
+    summary_of_ranges,
+)
+from dpq_sklearn.reading.engines.people import summary_of_people
 from dpq_sklearn.reading.summaries import (
     EMPTY_SUMMARY,
     SUMMARY_RESOLUTION,
@@ -144,6 +152,30 @@ def test_parts_are_merged_column_by_column():
     assert merged.n_records == 6
     assert_same(first, [0], [3 * RECORD_WEIGHT])
     assert_same(second, [1], [3 * RECORD_WEIGHT])
+
+
+def test_people_have_the_weights_that_they_had_in_order(rng):
+    """What the number of a person's rows does not divide stays with the same row."""
+    grid = make_grid([(-INF, INF)], 24)
+    values, labels = rng.normal(size=(600, 1)), pd.Series(rng.integers(0, 90, size=600))
+    expected = summary_of_people(values, labels, np.arange(600), grid)
+    order = rng.permutation(600)
+    moved = summary_of_people(values[order], labels.take(order), order, grid)
+    assert moved.n_records == expected.n_records == labels.nunique()
+    (summary,) = expected.summaries
+    assert_same(moved.summaries[0], summary.cells, summary.weights)
+
+
+def test_ranges_of_a_summary_are_put_together_again(rng):
+    for resolution, bounds in [(24, (-INF, INF)), (40, (0.0, 9.0)), (3, (0.0, 9.0))]:
+        grid = make_grid([bounds], resolution)
+        summary = summary_of(rng.lognormal(size=5000), grid, 0)
+        ranges = dict(ranges_of_summary(summary, grid, 0))
+        assert len(ranges) > 3 and max(ranges) < MOST_RANGES
+        assert list(ranges) == sorted(ranges)
+        assert_same(summary_of_ranges(ranges.values()), summary.cells, summary.weights)
+    assert list(ranges_of_summary(EMPTY_SUMMARY, grid, 0)) == []
+    assert_same(summary_of_ranges([]), [], [])
 
 
 @pytest.mark.parametrize("with_weights", [False, True])
