@@ -8,6 +8,7 @@ import sys
 import textwrap
 import warnings
 from dataclasses import is_dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +152,17 @@ def file_behind(link, page):
     if link.startswith(("http://", "https://")):
         return None
     return page.parent / link if link else page
+
+
+@every_page
+def test_no_line_inside_a_paragraph_begins_like_a_list(page):
+    """Markdown would make a list of it: "changes by\\n1. With eps" loses its number."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    lines = text.splitlines()
+    for before, line in pairwise(lines):
+        is_item = re.match(r"\s*(\d+[.)]|[-*+])\s", line)
+        is_in_text = re.match(r"[A-Za-z`$(*]", before) and not before.rstrip().endswith(":")
+        assert not (is_item and is_in_text), line
 
 
 @every_page
