@@ -111,3 +111,12 @@ def test_reports_warn_and_judge_like_the_others(X):
     report = DPRobustScaler().fit(X).quality_report()
     assert list(report["bins"]) == [4, 4, 4]
     assert set(report["verdict"]) == {"good"}
+
+
+def test_rows_far_outside_become_infinite_without_a_warning(X):
+    scaler = DPRobustScaler(random_state=0).fit(1e-9 * X)
+    far = np.full((1, X.shape[1]), 1e308)
+    with np.errstate(all="raise"):
+        assert np.isinf(scaler.transform(far)).all()
+        scaler.set_params(clip=1.0)
+        assert (scaler.transform(far) == 1.0).all()

@@ -171,20 +171,22 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     def _transform_rows(self, X):
         X = self._writeable(self._checked_table(X, reset=False))
-        if self.with_centering:
-            X -= self.center_
-        if self.with_scaling:
-            X /= self.scale_
+        with np.errstate(over="ignore"):  # beyond the largest float is infinite
+            if self.with_centering:
+                X -= self.center_
+            if self.with_scaling:
+                X /= self.scale_
         if self.clip is not None:
             np.clip(X, -self.clip, self.clip, out=X)
         return X
 
     def _inverse_transform_rows(self, X):
         X = self._writeable(checked_table(X))
-        if self.with_scaling:
-            X *= self.scale_
-        if self.with_centering:
-            X += self.center_
+        with np.errstate(over="ignore"):
+            if self.with_scaling:
+                X *= self.scale_
+            if self.with_centering:
+                X += self.center_
         return X
 
     def _writeable(self, X):
