@@ -266,7 +266,7 @@ def test_without_noise_the_quantile_is_right_to_a_leaf(rng):
     ranks, quantiles = sorted_column(values, (-10.0, 10.0)), np.arange(1, 20) / 20
     first, end = int(ranks.grid.first[0]), int(ranks.grid.end[0])
     levels = tree_counts(ranks, 0, 4, 16)
-    cells = first + walk_down(consistent(levels), quantiles, end - first)
+    cells = first + walk_down(consistent(levels), quantiles, leaf_edges(16**4, end - first))
     wanted = np.sort(values)[np.ceil(quantiles * 5000).astype(int) - 1]
     distance = np.abs(cells - ranks.grid.cells_of(wanted, 0))
     assert distance.max() <= (end - first) / 16**4 + 1
@@ -299,7 +299,7 @@ def test_walk_is_monotone_whatever_the_noise(rng):
     quantiles = np.arange(1, 200) / 200
     for _ in range(200):
         noisy = [rng.integers(-9, 12, size=size) for size in (3, 9, 27)]
-        cells = walk_down(consistent(noisy), quantiles, 1000)
+        cells = walk_down(consistent(noisy), quantiles, leaf_edges(noisy[-1].size, 1000))
         assert np.all(np.diff(cells) >= 0)
         assert cells[0] >= 0 and cells[-1] < 1000
 
@@ -311,7 +311,11 @@ def release_distribution(counts, quantiles, budget, most):
     exact = {}
     for which in itertools.product(range(noises.size), repeat=len(counts)):
         noisy = [np.array(counts) + noises[list(which)]]
-        released = tuple(walk_down(consistent(noisy), quantiles, len(counts)).tolist())
+        released = tuple(
+            walk_down(
+                consistent(noisy), quantiles, leaf_edges(noisy[-1].size, len(counts))
+            ).tolist()
+        )
         exact[released] = exact.get(released, 0.0) + math.prod(pmf[list(which)])
     return exact
 
@@ -345,7 +349,7 @@ def test_noise_of_weights_is_that_of_their_records(rng):
 
     def p_value_at(eps):
         noisy = counts + rng.laplace(scale=1 / eps, size=(n_draws, 3))
-        simulated = [walk_down([row], [0.5], 3) for row in noisy]
+        simulated = [walk_down([row], [0.5], leaf_edges(row.size, 3)) for row in noisy]
         table = [np.bincount(np.concatenate(cells), minlength=3) for cells in (released, simulated)]
         return chi2_contingency(table).pvalue
 

@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -11,17 +10,17 @@ from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, dp_quantiles
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
+from dpq_sklearn.mechanisms.agg_tree import consistent
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.auto import AutomaticChoice
-from dpq_sklearn.mechanisms.joint_exp import JointExponential
 from dpq_sklearn.mechanisms.protocol import Mechanism
 from dpq_sklearn.mechanisms.registry import MECHANISMS, checked_mechanism
 from tests.mechanism_helpers import (
     ERROR_BUDGETS,
     UNBOUNDED,
     assert_predicts_its_errors,
-    assert_refuses,
     spent,
     uniform_quantiles,
 )
@@ -35,44 +34,68 @@ REQUESTS = {
 }
 
 
-def chosen(m, budget):
-    return type(AUTO.choice(uniform_quantiles(m), budget))
+def chosen(m, budget, n_points=None):
+    return AUTO.for_points(n_points).choice(uniform_quantiles(m), budget)
 
 
-# Quantiles for which JointExp promises clearly less.
-IN_A_TAIL = (0.5, 0.9, 0.99)
+@pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.5, "rho"), Budget(0.5, "draw")])
+def test_without_a_short_lattice_it_is_aq(budget):
+    for n_points in (None, 10_000):
+        assert all(isinstance(chosen(m, budget, n_points), type(AQ)) for m in range(1, 60))
 
 
-def test_evenly_spaced_quantiles_are_left_to_aq_whatever_their_number():
-    assert all(chosen(m, Budget(1.0, "eps")) is ApproximateQuantiles for m in range(1, 60))
+def test_counts_serve_many_quantiles_of_few_points():
+    """They need as many points as their error, which does not grow with m, allows."""
+    budget = Budget(1.0, "eps")
+    numbers_of_points = (2, 5, 12, 50, 121, 500, 2000)
+
+    def by_counts(m):
+        choices = {k: chosen(m, budget, k) for k in numbers_of_points}
+        return [k for k, choice in choices.items() if not isinstance(choice, type(AQ))]
+
+    assert by_counts(1) == [2]
+    assert by_counts(4) == [2, 5, 12]
+    assert by_counts(31) == [2, 5, 12, 50, 121, 500]
+    assert isinstance(chosen(31, Budget(1.0, "draw"), 5), type(AQ))  # noise has no composition
 
 
-def test_pure_budgets_choose_joint_exp_for_few_quantiles_in_a_tail():
-    assert AUTO.choice(IN_A_TAIL, Budget(1.0, "eps")) is AUTO._joint_exp
-    assert AUTO.choice(IN_A_TAIL, Budget(0.5, "rho")) is AUTO._aq
+@pytest.mark.parametrize("n_points", [2, 5, 30, 121])
+@pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.1, "rho")], ids=str)
+def test_error_of_counts_is_as_predicted(n_points, budget):
+    """As far as ranks of untied data go: here between the points."""
+    tree = MECHANISMS["agg_tree"].for_points(n_points)
+    best = tree.for_budget(budget)
+    randomness = make_randomness(0)
+    squares = []
+    for _ in range(400):
+        depths = range(1, best.height + 1)
+        noise = [best._noise(budget, best.branching**d).draw(randomness) for d in depths]
+        up_to = np.cumsum(consistent(noise)[-1]) / RECORD_WEIGHT
+        squares.append(np.mean((up_to - 0.3 * up_to[-1]) ** 2))
+    predicted = tree.rank_deviations((0.3,), budget)[0]
+    np.testing.assert_allclose(np.sqrt(np.mean(squares)), predicted, rtol=0.2)
 
 
-@pytest.mark.parametrize("budget", [Budget(0.5, "rho"), Budget(0.5, "draw")], ids=str)
-def test_other_budgets_choose_aq(budget):
-    assert all(chosen(m, budget) is ApproximateQuantiles for m in range(1, 60))
+@pytest.mark.parametrize("mechanism", ["agg_tree", "auto"])
+def test_counts_of_a_short_lattice_keep_within_their_price(mechanism):
+    for options in ({"eps": 1.0}, {"eps": None, "rho": 0.1}, {"eps": 1.0, "delta": 1e-6}):
+        estimator = DPKBinsDiscretizer(
+            8, mechanism=mechanism, decimals=0, bounds=(1, 5), random_state=0, **options
+        )
+        X = np.random.default_rng(0).integers(1, 6, (500, 3)).astype(float)
+        privacy = estimator.fit(X).privacy_
+        planned = estimator._planned_loss(3)
+        assert privacy.eps <= planned.eps and privacy.rho <= planned.rho * (1 + 1e-9)
 
 
-def test_budgets_too_small_for_joint_exp_are_served_by_aq(rng):
-    quantiles, budget = uniform_quantiles(4), Budget(1e-5, "eps")
-    assert_refuses(JointExponential(), quantiles, budget)
-    assert AUTO.choice(quantiles, budget) is AUTO._aq
-    values = rng.normal(size=100)
-    assert dp_quantiles(values, quantiles, eps=1e-5, mechanism="auto").shape == (4,)
-    with pytest.raises(ValueError, match="eps must be larger"):
-        dp_quantiles(values, quantiles, eps=1e-5, mechanism="joint_exp")
-
-
-def test_budgets_that_would_make_joint_exp_slow_are_left_to_aq():
-    """Although it could serve them."""
-    budget = Budget(0.003, "eps")
-    assert JointExponential().typical_error(IN_A_TAIL, budget) < math.inf
-    assert AUTO.choice(IN_A_TAIL, budget) is AUTO._aq
-    assert AUTO.choice(IN_A_TAIL, Budget(0.03, "eps")) is AUTO._joint_exp
+def test_counts_find_the_quantiles_of_few_points():
+    x = np.random.default_rng(0).choice(5, 500, p=[0.1, 0.2, 0.4, 0.2, 0.1]) + 1.0
+    q = np.arange(1, 32) / 32
+    for mechanism in ("agg_tree", "auto"):
+        found = dp_quantiles(x, q, mechanism=mechanism, decimals=0, bounds=(1, 5), random_state=0)
+        below = (x[:, None] < found).mean(axis=0)
+        up_to = (x[:, None] <= found).mean(axis=0)
+        assert np.maximum(np.maximum(below - q, q - up_to), 0).max() < 0.01
 
 
 @pytest.mark.slow
@@ -84,7 +107,7 @@ def test_rank_errors_of_aq_are_those_of_plentiful_data(m, budget):
 
 def test_rank_errors_and_typical_errors_are_those_of_the_choice():
     budgets = Budget(1.0, "eps"), Budget(0.1, "rho")
-    for quantiles, budget in itertools.product((IN_A_TAIL, uniform_quantiles(7)), budgets):
+    for quantiles, budget in itertools.product(((0.5, 0.9, 0.99), uniform_quantiles(7)), budgets):
         choice = AUTO.choice(quantiles, budget)
         assert AUTO.typical_error(quantiles, budget) == choice.typical_error(quantiles, budget)
         np.testing.assert_array_equal(
@@ -92,24 +115,31 @@ def test_rank_errors_and_typical_errors_are_those_of_the_choice():
         )
 
 
-@pytest.mark.parametrize("quantiles", [IN_A_TAIL, uniform_quantiles(1), uniform_quantiles(30)])
+@pytest.mark.parametrize(
+    "quantiles", [(0.5, 0.9, 0.99), uniform_quantiles(1), uniform_quantiles(30)]
+)
 def test_release_and_cost_are_those_of_the_choice(quantiles, rng):
     budget = Budget(1.0, "eps")
     mechanism = AUTO.choice(quantiles, budget)
     assert AUTO.cost(quantiles, budget) == mechanism.cost(quantiles, budget)
-    name = {JointExponential: "joint_exp", ApproximateQuantiles: "aq"}[type(mechanism)]
     values = rng.normal(size=500)
     released = [
-        dp_quantiles(values, quantiles, mechanism=name, random_state=3) for name in ("auto", name)
+        dp_quantiles(values, quantiles, mechanism=name, random_state=3) for name in ("auto", "aq")
     ]
     np.testing.assert_array_equal(*released)
 
 
 def test_columns_with_other_choices_are_released_in_their_order(rng):
-    """Two mechanisms serve five columns, each of which has its own scale."""
+    """Each of five columns has its own scale."""
     grid = make_grid([UNBOUNDED])[np.zeros(5, dtype=int)]
     columns = np.sort(rng.normal(10.0 ** np.arange(1, 6)[:, None], 0.1, size=(5, 3000)))
-    quantiles = [(0.5,), IN_A_TAIL, uniform_quantiles(7), IN_A_TAIL, uniform_quantiles(3)]
+    quantiles = [
+        (0.5,),
+        (0.5, 0.9, 0.99),
+        uniform_quantiles(7),
+        (0.5, 0.9, 0.99),
+        uniform_quantiles(3),
+    ]
     cells = AUTO.draw(
         SortedRanks.of_rows(columns.copy(), grid),
         quantiles,
@@ -134,7 +164,7 @@ def test_every_mechanism_keeps_the_protocol(name):
 
 
 def test_with_groups_only_mechanisms_that_take_weights_are_known():
-    assert checked_mechanism("auto", with_groups=True) is MECHANISMS["aq"]
+    assert checked_mechanism("auto", with_groups=True) is MECHANISMS["auto"]
     assert checked_mechanism("ind_exp", with_groups=True) is MECHANISMS["ind_exp"]
     rule = r"one of \['agg_tree', 'aq', 'auto', 'ind_exp'\] with groups, got 'joint_exp'"
     with pytest.raises(ValueError, match=rule):

@@ -17,7 +17,17 @@ MOST_IN_ANY_ORDER = 5
 
 def planned_loss(transformer, n_features=None):
     """Return what a fit of a private transformer will cost at most."""
-    draft = transformer._with(bounds=None, decimals=None, prior=None)  # they change no cost
+    loss = _without_lattices(transformer._with(bounds=None, decimals=None, prior=None), n_features)
+    budget = transformer._total_budget()
+    may_count_points = transformer.mechanism in ("agg_tree", "auto")
+    if transformer.decimals is None or budget.eps is None or not may_count_points:
+        return loss
+    # Counts over a few points have noise on a single level: at most eps^2 / 2, as shares sum to 1.
+    return replace(loss, rho=max(loss.rho, budget.eps**2 / 2))
+
+
+def _without_lattices(draft, n_features):
+    """Return what a fit will cost if nothing is known of the numbers of any feature."""
     draft._forget()
 
     entries = [getattr(draft, name) for name in draft._parameters_with_a_cost]
@@ -31,13 +41,8 @@ def planned_loss(transformer, n_features=None):
 
 
 def _dearest(drafts, n_features):
-    """Return a loss that covers fits of all drafts, with groups and without."""
-    losses = []
-    for draft in drafts:
-        # Only "auto" takes another mechanism for people.
-        relations = tuple(Neighbours) if draft.mechanism == "auto" else (Neighbours.ROWS,)
-        budget = draft._total_budget()
-        losses += [draft._plan(n_features, budget, neighbours=each).loss for each in relations]
+    """Return a loss that covers fits of all drafts; groups change no cost."""
+    losses = [draft._plan(n_features, draft._total_budget()).loss for draft in drafts]
     return replace(most_of_each(losses), neighbours=Neighbours.ROWS)
 
 
@@ -57,7 +62,7 @@ def _dearest_of_any_number(draft):
         )
 
     loss = _dearest(draft._with_equal_features(), n_features=1)
-    if budget.eps is not None and draft.mechanism in ("joint_exp", "auto"):
+    if budget.eps is not None and draft.mechanism == "joint_exp":
         return replace(loss, rho=max(loss.rho, budget.eps**2 / 8))
     return loss
 

@@ -64,14 +64,13 @@ def rank_deviations(plan):
 
 def _map_columns(plan, function):
     """Return ``function(column, rank deviations)`` of each column of a plan."""
-    mechanism = plan.request.mechanism
 
     @cache  # columns are mostly alike
-    def value(column, budget):
+    def value(mechanism, column, budget):
         deviations = of_column(mechanism.rank_deviations, column.probabilities, budget)
         return function(column, deviations)
 
-    return list(map(value, plan.request.columns, plan.budgets))
+    return list(map(value, plan.request.mechanisms, plan.request.columns, plan.budgets))
 
 
 def errors_in_bins(plan, n_rows):

@@ -1,68 +1,54 @@
-"""The mechanism "auto": AQ or JointExp, whichever promises the smaller error, from public facts.
+"""The mechanism "auto": AQ, or counts over a short lattice where they promise the smaller error.
 
-Only the quantiles and the budget are looked at. For data that are spread evenly around their
-quantiles the errors in rank have known variances, and the choice follows from them. For evenly
-spaced quantiles it is always AQ.
-docs/paper_results.md says how far the experiments bear it out.
+Only public facts are looked at: the quantiles, the budget, and how many points lattice and bounds
+leave. docs/accuracy_and_speed.md says how far measurements bear the choice out.
 """
 
+from dataclasses import dataclass
+
 from dpq_sklearn.accounting.budgets import Unit
+from dpq_sklearn.mechanisms.agg_tree import MOST_POINTS, AggregateTree
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
-from dpq_sklearn.mechanisms.joint_exp import JointExponential
-from dpq_sklearn.mechanisms.protocol import Mechanism
+from dpq_sklearn.mechanisms.protocol import Mechanism, draw_columns
 
-# JointExp wins only for fewer quantiles than this.
-FEWEST_ALWAYS_AQ = 16
-# A small budget makes JointExp slow, unlike AQ. It adds up about m^2 clip / eta logarithms of
-# weights; this many take about half a second.
-MOST_LOG_WEIGHTS = 2**20
-# It must promise this much less: unlike AQ it suffers from a wide domain around the data.
-CLEARLY_LESS = 0.94
+# Counts must promise this much less, so that a change of the choice is worth it. Both are better
+# than they promise where many records are tied, as they are on a short lattice.
+CLEARLY_LESS = 0.9
+
+_AQ = ApproximateQuantiles()
 
 
+@dataclass(frozen=True)
 class AutomaticChoice(Mechanism):
-    """AQ or JointExp for each column."""
+    """AQ or AggTree for each column; `n_points` are those of its short lattice, or None."""
 
-    takes_weights = False  # JointExp does not
-    takes_priors = False
-    _aq = ApproximateQuantiles()
-    _joint_exp = JointExponential()
-    composed_budgets = _aq.composed_budgets  # JointExp is a single draw
+    n_points: int | None = None
+
+    composed_budgets = _AQ.composed_budgets  # noise has none
+
+    def for_points(self, n_points):
+        """Return the choice for a column of which bounds leave so many points."""
+        is_short = n_points is not None and n_points <= MOST_POINTS
+        return AutomaticChoice(n_points if is_short else None)
 
     def choice(self, probabilities, budget):
         """Return the mechanism for these quantiles and this budget."""
-        m = len(probabilities)
-        if budget.unit is Unit.DRAW or m >= FEWEST_ALWAYS_AQ:
-            return self._aq
-
-        error_of_aq = self._aq.typical_error(probabilities, budget)
-        error_of_joint_exp = self._joint_exp.typical_error(probabilities, budget)
-        if error_of_joint_exp >= CLEARLY_LESS * error_of_aq:
-            return self._aq
-
-        score = self._joint_exp.score(probabilities, budget)
-        is_slow = m**2 * score.clip / score.eta > MOST_LOG_WEIGHTS
-        return self._aq if is_slow else self._joint_exp
+        if self.n_points is None or budget.unit is Unit.DRAW:
+            return _AQ
+        tree = AggregateTree().for_points(self.n_points)
+        error_of_tree = tree.typical_error(probabilities, budget)
+        is_better = error_of_tree < CLEARLY_LESS * _AQ.typical_error(probabilities, budget)
+        return tree if is_better else _AQ
 
     def draw(self, ranks, probabilities, budgets, randomness, priors=None):
-        """Return the cells that the chosen mechanisms release, all columns of one at once.
+        """Return the cells that the chosen mechanisms draw.
 
         Privacy
         -------
         That of the chosen mechanisms: the choice does not depend on the data.
         """
         choices = list(map(self.choice, probabilities, budgets))
-        cells_of = {}
-        for mechanism in dict.fromkeys(choices):
-            columns = [index for index, choice in enumerate(choices) if choice is mechanism]
-            cells = mechanism.draw(
-                ranks.of_columns(columns),
-                [probabilities[column] for column in columns],
-                [budgets[column] for column in columns],
-                randomness,
-            )
-            cells_of.update(zip(columns, cells, strict=True))
-        return [cells_of[column] for column in range(len(choices))]
+        return draw_columns(choices, ranks, probabilities, budgets, randomness, priors)
 
     def cost(self, probabilities, budget):
         return self.choice(probabilities, budget).cost(probabilities, budget)

@@ -19,6 +19,13 @@ class Mechanism(ABC):
     #: whether it has a base measure, to which priors can contribute
     takes_priors = True
 
+    def for_points(self, n_points):
+        """Return the mechanism for a column of whose lattice bounds leave so many points.
+
+        None is a column without a lattice, or with an open end.
+        """
+        return self
+
     @abstractmethod
     def draw(self, ranks, probabilities, budgets, randomness, priors=None):
         """Return a list with the ascending cells of the quantiles of each column.
@@ -57,6 +64,27 @@ class Mechanism(ABC):
         mechanism has no composition of its own, or where eps is too little for one.
         """
         return None
+
+
+def draw_columns(mechanisms, ranks, probabilities, budgets, randomness, priors=None):
+    """Return the cells that mechanisms draw, one for each column; all columns of one at once.
+
+    Privacy
+    -------
+    That of the mechanisms, which must not depend on the data.
+    """
+    cells_of = {}
+    for mechanism in dict.fromkeys(mechanisms):
+        columns = [index for index, other in enumerate(mechanisms) if other == mechanism]
+        cells = mechanism.draw(
+            ranks if len(columns) == len(mechanisms) else ranks.of_columns(columns),
+            [probabilities[column] for column in columns],
+            [budgets[column] for column in columns],
+            randomness,
+            None if priors is None else [priors[column] for column in columns],
+        )
+        cells_of.update(zip(columns, cells, strict=True))
+    return [cells_of[column] for column in range(len(mechanisms))]
 
 
 @lru_cache(maxsize=1024)

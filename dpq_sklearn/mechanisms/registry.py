@@ -17,7 +17,6 @@ MECHANISMS = {
 
 # What the names stand for where the rows of a person share the weight of one record.
 WITH_GROUPS = {name: mechanism for name, mechanism in MECHANISMS.items() if mechanism.takes_weights}
-WITH_GROUPS["auto"] = MECHANISMS["aq"]
 
 
 def checked_mechanism(name, with_groups=False):

@@ -18,7 +18,7 @@ from dpq_sklearn.accounting.events import counted
 from dpq_sklearn.accounting.losses import PrivacyLoss, most_of_each
 from dpq_sklearn.engine.grid import Grid, make_grid
 from dpq_sklearn.mechanisms.noise import CountNoise
-from dpq_sklearn.mechanisms.protocol import of_column
+from dpq_sklearn.mechanisms.protocol import draw_columns, of_column
 from dpq_sklearn.releases.request import CountRole, Request
 from dpq_sklearn.releases.values import values_of_columns
 
@@ -72,8 +72,13 @@ class Plan:
     def draw_quantiles(self, records, n_rows, randomness):
         """Return the `Release` of the quantiles with a count that was drawn before them."""
         request = self.request
-        cells = request.mechanism.draw(
-            records.ranks, request.probabilities, self.budgets, randomness, request.priors
+        cells = draw_columns(
+            request.mechanisms,
+            records.ranks,
+            request.probabilities,
+            self.budgets,
+            randomness,
+            request.priors,
         )
         return Release(values_of_columns(self.grid, cells), n_rows, self)
 
@@ -136,10 +141,11 @@ def plan_quantiles(request):
     """Return the plan of a request by the account that promises the least error."""
     account = min(_accounts(request), key=partial(_predicted_error, request))
 
-    mechanism = request.mechanism
-    columns = list(zip(request.probabilities, account.budgets, strict=True))
-    costs = [of_column(mechanism.cost, *column) for column in columns]
-    events = [event for column in columns for event in of_column(mechanism.events, *column)]
+    columns = list(zip(request.mechanisms, request.probabilities, account.budgets, strict=True))
+    costs = [of_column(mechanism.cost, *column) for mechanism, *column in columns]
+    events = [
+        event for mechanism, *column in columns for event in of_column(mechanism.events, *column)
+    ]
     if account.count_budget is not None:
         count_noise = CountNoise(account.count_budget)
         costs.append(count_noise.cost())
@@ -183,9 +189,11 @@ def _accounts(request):
 
 def _predicted_error(request, account):
     """Return the sum of the errors of all columns, a little more if a delta is spent for it."""
-    columns = Counter(zip(request.probabilities, account.budgets, strict=True))
-    typical_error = request.mechanism.typical_error
-    error = math.fsum(of_column(typical_error, *column) * n for column, n in columns.items())
+    columns = Counter(zip(request.mechanisms, request.probabilities, account.budgets, strict=True))
+    error = math.fsum(
+        of_column(mechanism.typical_error, *column) * n
+        for (mechanism, *column), n in columns.items()
+    )
     return error * WORTH_A_DELTA if account.delta else error
 
 

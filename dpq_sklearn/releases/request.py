@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -51,6 +51,14 @@ class Column:
                     "bounds must have a number with the given decimals between them, got "
                     f"{self.bounds!r} and decimals={self.decimals}."
                 )
+
+    @property
+    def n_points(self):
+        """How many points of its lattice are between the bounds; None if nobody knows."""
+        if self.decimals is None or not np.isfinite(self.bounds).all():
+            return None
+        first, last = units_between(*self.bounds, self.decimals)
+        return last - first + 1
 
 
 @lru_cache(maxsize=256)  # columns mostly want the same quantiles
@@ -113,6 +121,11 @@ class Request:
         """The prior of each column, or None; None if no column has one."""
         priors = tuple(column.prior for column in self.columns)
         return priors if any(priors) else None
+
+    @cached_property
+    def mechanisms(self):
+        """The mechanism of each column: bounds and a lattice may leave few points."""
+        return tuple(self.mechanism.for_points(column.n_points) for column in self.columns)
 
     @property
     def shares(self):
