@@ -90,6 +90,12 @@ def selected(X, grid, weights):
     )
 
 
+def select_all(monkeypatch, largest_share=2.0):
+    """Rows are selected whatever their number, and where sorting is fast too."""
+    for kind in (selected_ranks.EachARecord, selected_ranks.SharedRecords):
+        monkeypatch.setattr(kind, "are_selected", lambda _, n_rows, share: share <= largest_share)
+
+
 def naive_answers(x, weights, grid, column, asked, cells):
     """Totals, cells around ranks and weights below cells by counting."""
     x = x.astype(np.float64)
@@ -112,7 +118,7 @@ def naive_answers(x, weights, grid, column, asked, cells):
 
 
 @with_weights
-@pytest.mark.parametrize("way", ["scan", "pool", "groups"])
+@pytest.mark.parametrize("way", ["scan", "pool"])
 @with_table
 def test_all_ways_to_ranks_agree_with_counting(x, way, is_weighted, monkeypatch):
     """One column under several bounds: by selection, sorted, and as summaries."""
@@ -134,11 +140,8 @@ def test_all_ways_to_ranks_agree_with_counting(x, way, is_weighted, monkeypatch)
 
     every = np.arange(n_columns)
     if way == "pool":
-        monkeypatch.setattr(selected_ranks, "sorting_is_fast", lambda: False)
+        select_all(monkeypatch)
         ranks = ranks.near(every, np.full(n_columns, 0.3), np.full(n_columns, x.size / 10))
-    if way == "groups":
-        monkeypatch.setattr(selected_ranks, "sorting_is_fast", lambda: False)
-        ranks = ranks.near(every, np.full(n_columns, 0.3), np.full(n_columns, np.inf))
 
     total = int(others[0].total_weights.max())
     asked = np.unique(np.append(rng.integers(0, total + 1, 40), [0, total, max(total - 1, 0)]))
@@ -204,7 +207,7 @@ def test_atoms_are_counted_and_not_sorted(name, monkeypatch):
         return merged(self, addresses, rows)
 
     monkeypatch.setattr(selected_ranks.EachARecord, "merged", spy)
-    monkeypatch.setattr(rows_by_bucket.Scan, "small_gap", 1)
+    monkeypatch.setattr(selected_ranks, "_SMALL_GAP", 1)
     ranks = selected(TABLES[name][:, None], make_grid([(-INF, INF)]), None)
     ranks.around_ranks(np.array([0]), np.arange(0, N, N // 5) * RECORD_WEIGHT)
     assert len(n_sorted) > 0 and sum(n_sorted) < N // 10
@@ -230,9 +233,9 @@ def released(estimator, X, groups):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("is_fast", [True, False], ids=["fast sort", "slow sort"])
+@pytest.mark.parametrize("largest_share", [0.3, 1e9], ids=["some", "all"])
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_releases_are_those_from_sorted_rows_bit_by_bit(name, is_fast, monkeypatch, rng):
+def test_releases_are_those_from_sorted_rows_bit_by_bit(name, largest_share, monkeypatch, rng):
     columns = ("normal", "atom", "atom at zero", "some numbers", "ties", "two scales")
     X = np.column_stack([TABLES[column] for column in columns])
     X = X[:, :3] if name == "auto mechanism" else X
@@ -240,9 +243,7 @@ def test_releases_are_those_from_sorted_rows_bit_by_bit(name, is_fast, monkeypat
     monkeypatch.setattr(sources, "SELECTED_ROWS", N + 1)
     expected = released(ESTIMATORS[name], X, groups)
     monkeypatch.setattr(sources, "SELECTED_ROWS", 1)
-    monkeypatch.setattr(selected_ranks, "sorting_is_fast", lambda: is_fast)
-    for kind in (selected_ranks.EachARecord, selected_ranks.SharedRecords):
-        monkeypatch.setattr(kind, "are_selected", lambda self, n_rows, share: share < 0.3)
+    select_all(monkeypatch, largest_share)
     for n_jobs in (None, 2):
         found = released(ESTIMATORS[name].set_params(n_jobs=n_jobs), X, groups)
         assert found[0].tobytes() == expected[0].tobytes() and found[1] == expected[1]
@@ -262,24 +263,26 @@ def test_quantiles_of_a_column_are_those_from_sorted_rows_bit_by_bit(x, monkeypa
     monkeypatch.setattr(sources, "SELECTED_ROWS", N + 1)
     expected = values()
     monkeypatch.setattr(sources, "SELECTED_ROWS", 1)
-    monkeypatch.setattr(selected_ranks, "sorting_is_fast", lambda: False)
+    select_all(monkeypatch)
     for one, other in zip(values(), expected, strict=True):
         assert one.tobytes() == other.tobytes()
 
 
-def test_a_table_that_is_looked_at_in_full_is_sorted_where_that_is_fast(monkeypatch):
-    grid = make_grid([(-INF, INF)])
-    table = sources.Table(TABLES["normal"])
-    monkeypatch.setattr(sources, "SELECTED_ROWS", 1)
-    monkeypatch.setattr(
-        selected_ranks.EachARecord, "are_selected", lambda self, n_rows, share: share < 0.3
-    )
-    zero, half = np.array([0]), np.array([0.5])
-    for is_fast, reach, kind in [
-        (True, 1e6, SortedRanks),
-        (True, 10.0, selected_ranks.SelectedRanks),
-        (False, 1e6, selected_ranks.SelectedRanks),
-    ]:
-        monkeypatch.setattr(selected_ranks, "sorting_is_fast", lambda is_fast=is_fast: is_fast)
-        ranks = table.read(grid).ranks.near(zero, half, np.array([reach]))
-        assert isinstance(ranks, kind)
+@pytest.mark.parametrize(
+    ("is_fast", "n_rows", "reach", "is_selected"),
+    [
+        (True, 10**6, 100.0, True),
+        (True, 10**6, 10**5, False),
+        (True, 50_000, 100.0, False),
+        (False, 50_000, 100.0, True),
+        (False, 50_000, 10**5, False),
+        (False, 10_000, 100.0, False),
+    ],
+)
+def test_selection_is_for_many_rows_of_which_few_are_looked_at(
+    is_fast, n_rows, reach, is_selected, monkeypatch
+):
+    monkeypatch.setattr(selected_ranks, "sorting_is_fast", lambda: is_fast)
+    ranks = sources.Table(np.arange(n_rows)).read(make_grid([(-INF, INF)])).ranks
+    near = ranks.near(np.array([0]), np.array([0.5]), np.array([reach]))
+    assert isinstance(near, selected_ranks.SelectedRanks if is_selected else SortedRanks)

@@ -1,8 +1,7 @@
 """Rows by bucket: which bucket every number of a table is in, and the rows of some buckets.
 
-There are three ways to the rows of a bucket. `Scan` passes over the columns. `Pool` has copied the
-rows of some buckets, and passes over these. `Groups` has put all rows in the order of their
-buckets, which costs more than a pass, and then finds them at once.
+There are two ways to the rows of a bucket. `Scan` passes over the columns. `Pool` has copied the
+rows of some buckets, and passes over these.
 """
 
 from typing import NamedTuple
@@ -29,8 +28,6 @@ class Scan:
     Bucket b of a column is ``column * n_buckets + b``. ``in_threads(function, arguments)`` returns
     a list of results.
     """
-
-    small_gap = 4  # between wanted buckets: what is in it takes less time than another pass
 
     def __init__(self, X, buckets, in_threads):
         self.X = X
@@ -94,8 +91,6 @@ class Scan:
 class Pool:
     """Copies of the rows of some buckets."""
 
-    small_gap = Scan.small_gap
-
     def __init__(self, scan, buckets):
         n_all = scan.buckets_of_rows.shape[0] * scan.n_buckets
         self._scan = scan
@@ -109,40 +104,6 @@ class Pool:
         is_wanted = flags_of(buckets, self._is_copied.size)
         found = np.flatnonzero(is_wanted.take(self._copies.buckets))
         return FoundRows(*(part[found] for part in self._copies))
-
-
-class Groups:
-    """All rows of each column in the order of their buckets."""
-
-    small_gap = 1  # none: there are no passes
-
-    def __init__(self, scan):
-        self._scan = scan
-        n_columns, n_rows = scan.buckets_of_rows.shape
-        self._order = np.empty((n_columns, n_rows), dtype=np.int64)
-        self._starts = np.empty((n_columns, scan.n_buckets + 1), dtype=np.int64)
-
-        def group(column):
-            of_rows = scan.buckets_of_rows[column]
-            # NumPy sorts numbers of 16 bits by counting.
-            self._order[column] = np.argsort(of_rows, kind="stable")
-            n_rows_of = np.bincount(of_rows, minlength=scan.n_buckets)
-            self._starts[column] = column * n_rows + np.append(0, np.cumsum(n_rows_of))
-
-        scan.in_threads(group, range(n_columns))
-
-    def find(self, buckets):
-        """Return the rows of these buckets, whose order they have."""
-        columns, of_column = np.divmod(buckets, self._scan.n_buckets)
-        starts = self._starts[columns, of_column]
-        sizes = self._starts[columns, of_column + 1] - starts
-
-        # Numbers starts[i], starts[i] + 1, ..., for each i in turn.
-        ends = np.cumsum(sizes)
-        index = np.arange(ends[-1]) + np.repeat(starts - (ends - sizes), sizes)
-        rows = self._order.ravel()[index]
-        values = self._scan.X[rows, np.repeat(columns, sizes)].astype(np.float64)
-        return FoundRows(buckets=np.repeat(buckets, sizes), rows=rows, values=values)
 
 
 def concatenated(parts):

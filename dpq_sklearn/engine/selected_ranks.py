@@ -16,7 +16,7 @@ import numpy as np
 
 from dpq_sklearn.engine.buckets import Buckets
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, checked_totals, first_at_least
-from dpq_sklearn.engine.rows_by_bucket import Groups, Pool, Scan, stretches
+from dpq_sklearn.engine.rows_by_bucket import Pool, Scan, stretches
 
 _SAMPLED_ROWS = 1024
 # Of a bucket with more than this part of all rows, so many atoms are counted and not sorted.
@@ -27,8 +27,8 @@ _BUCKETS_AT_ONCE = 2**20
 _CELLS_AT_ONCE = 2**14  # they stay in the cache
 # Where sorting takes less than so many times as long as counting, it is fast.
 _FAST_SORT = 12
-# Where sorting is slow, up to this share is copied. If it is larger, all rows are put in order.
-_LARGEST_POOL = 0.25
+# Buckets between two that are taken out are taken out too, if there are fewer than so many.
+_SMALL_GAP = 4
 
 
 class SelectedRanks:
@@ -66,19 +66,16 @@ class SelectedRanks:
     def near(self, columns, probabilities, reach):
         """Return ranks that are quick near these quantiles, as `Ranks` promises."""
         share = np.minimum(2 * reach / self._n_rows, 1.0).sum() / self._columns.size
-        if sorting_is_fast() and not self._weights.are_selected(self._n_rows, share):
+        if not self._weights.are_selected(self._n_rows, share):
             return self._sort().of_columns(self._columns)
 
-        if share > _LARGEST_POOL:
-            self._select().prepare_all()
-        else:
-            totals = self.total_weights[columns]
-            targets = probabilities * totals
-            low = np.maximum(targets - reach * RECORD_WEIGHT, 0.0).astype(np.int64)
-            high = np.minimum(targets + reach * RECORD_WEIGHT, totals - 1.0).astype(np.int64)
-            some = totals > 0
-            if some.any():
-                self._select().prepare(self._columns[columns[some]], low[some], high[some])
+        totals = self.total_weights[columns]
+        targets = probabilities * totals
+        low = np.maximum(targets - reach * RECORD_WEIGHT, 0.0).astype(np.int64)
+        high = np.minimum(targets + reach * RECORD_WEIGHT, totals - 1.0).astype(np.int64)
+        some = totals > 0
+        if some.any():
+            self._select().prepare(self._columns[columns[some]], low[some], high[some])
         return self
 
     def around_ranks(self, columns, weights):
@@ -165,10 +162,6 @@ class Selection:
         is_wanted = steps.cumsum()[:-1] > 0
         self._finder = Pool(self._scan, np.flatnonzero(is_wanted & self._has_weight))
 
-    def prepare_all(self):
-        """Get ready for all weights."""
-        self._finder = Groups(self._scan)
-
     def entries_at(self, columns, weights):
         """Return where the weight of a column first exceeds each of `weights`, less than all of it.
 
@@ -227,9 +220,9 @@ class Selection:
 
         # Draws look between look-ups, and should not need another pass.
         gaps = np.diff(missing)
-        small_gap = self._finder.small_gap
         between = [
-            missing[:-1][(gaps > step) & (gaps <= small_gap)] + step for step in range(1, small_gap)
+            missing[:-1][(gaps > step) & (gaps <= _SMALL_GAP)] + step
+            for step in range(1, _SMALL_GAP)
         ]
         missing = np.unique(np.concatenate((missing, *between)))
         missing = missing[self._has_weight[missing] & (self._numbers[missing] < 0)]
@@ -327,8 +320,10 @@ class EachARecord:
     """The weights of rows that are records."""
 
     def are_selected(self, n_rows, share):
-        """Return whether selection is faster than a fast sort, if so large a share is looked at."""
-        return n_rows >= 200_000 and share <= 0.02
+        """Return whether selection is faster than sorting, if so large a share is looked at."""
+        if sorting_is_fast():
+            return n_rows >= 200_000 and share <= 0.02
+        return n_rows >= 20_000 and share <= 0.5
 
     def in_groups(self, groups, rows, n_groups):
         """Return the weight of each of so many groups; `groups` are those of the rows."""
@@ -349,7 +344,7 @@ class SharedRecords:
         self._weights = weights
 
     def are_selected(self, n_rows, share):
-        """Return whether selection is faster than a fast sort, if so large a share is looked at."""
+        """Return whether selection is faster than sorting, if so large a share is looked at."""
         return n_rows >= 20_000 and share <= 0.25
 
     def in_groups(self, groups, rows, n_groups):
