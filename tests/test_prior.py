@@ -83,10 +83,9 @@ def test_every_kind_of_prior_helps():
 def test_numbers_are_the_prior_of_a_column():
     x = rows(200)[:, 1]
     public = rows(100, seed=1)[:, 1]
-    options = {"eps": 0.2, "random_state": 0}
-    median = dp_quantiles(x, 0.5, prior=public, **options)
-    assert 0.3 < np.mean(x < median) < 0.7
-    points = sanitize(x, 5, prior=public.tolist(), **options)
+    medians = [dp_quantiles(x, 0.5, eps=0.2, prior=public, random_state=i) for i in range(30)]
+    assert np.mean([0.3 < np.mean(x < median) < 0.7 for median in medians]) > 0.8
+    points = sanitize(x, 5, eps=10.0, prior=public.tolist(), random_state=0)
     assert np.all((x.min() / 3 < points) & (points < 3 * x.max()))
 
 

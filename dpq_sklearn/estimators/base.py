@@ -78,7 +78,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     feature_weights : array-like, dict or None, default=None
         Weights by which the features share the budget. None is equal shares.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
-        What finds the quantiles; "auto" takes AQ or JointExp by public facts.
+        What finds the quantiles; "auto" takes AQ, or counts of the few points that `decimals` and
+        `bounds` may leave, by public facts.
     resolution : int or None, default=None
         The public grid has ``2**resolution`` cells. None is 40, and 24 for batches,
         Dask and Spark.

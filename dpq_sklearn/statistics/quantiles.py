@@ -63,9 +63,10 @@ def dp_quantiles(
         Public numbers of the same kind, or quantiles that were released before. The quantiles are
         looked for where these have them, at no cost. Never a part of `x`.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
-        "aq" is ApproximateQuantiles. "joint_exp" draws all quantiles at once and is somewhat more
-        accurate for a few small numbers of quantiles, "auto" uses it where that is so. "ind_exp"
-        (every quantile on its own) and "agg_tree" (noisy counts) are there for comparison.
+        "aq" is ApproximateQuantiles. "agg_tree" adds noise to counts, which is better for many
+        quantiles where `decimals` and `bounds` leave few points: "auto" uses it where that is so.
+        "joint_exp" (all quantiles at once) and "ind_exp" (every quantile on its own) are there for
+        comparison.
     groups : array-like of shape (n_samples,) or None, default=None
         Whose row each one is: any hashable labels, a missing one is a person of its own. Each of a
         person's k rows then weighs 1/k, NaN included, and the promise is for people. None is for
