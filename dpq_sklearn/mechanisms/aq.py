@@ -237,6 +237,16 @@ def nodes_of_level(grid, level, estimates, rows, priors=None):
     cells = np.array((lo, hi, estimates.positions[rows, beyond])) // per_cell
 
     guesses = guesses_of_nodes(priors, column, level.probability)
+    if level.is_of_pairs and guesses is None:  # then both quantiles have the same base measure
+        n_pairs = column.size // 2
+        first = np.s_[..., :n_pairs]
+        measure = step_measure(
+            grid, column[first], *cells[first], is_open[first], is_released[first]
+        )
+        measure = measure[np.tile(np.arange(n_pairs), 2)]
+    else:
+        measure = step_measure(grid, column, *cells, is_open, is_released, guesses)
+
     return Nodes(
         column=column,
         lo=lo,
@@ -246,7 +256,7 @@ def nodes_of_level(grid, level, estimates, rows, priors=None):
         q=level.q,
         eps=level.eps,
         places_per_cell=np.where(level.is_leaf, 1, per_cell),
-        measure=step_measure(grid, column, *cells, is_open, is_released, guesses),
+        measure=measure,
     )
 
 
