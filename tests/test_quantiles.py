@@ -143,7 +143,7 @@ def test_infinities_and_huge_integers_are_clipped():
         (["secret", "7"], TypeError, "str"),
         (np.array([1.0, "secret"], dtype=object), TypeError, "str"),
         (np.array([1.0, {"secret": 1}], dtype=object), TypeError, "dict"),
-        (pd.Series(["secret"]), (TypeError, ValueError), "str"),
+        (pd.Series(["secret"]), (TypeError, ValueError), "dtype"),
         (pl.Series(["secret"]), (TypeError, ValueError), "str"),
         (
             pd.Series(pd.arrays.SparseArray(np.array(["secret"], dtype=object))),
