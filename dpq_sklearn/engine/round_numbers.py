@@ -14,11 +14,14 @@ import numpy as np
 
 # The multiples of each power of ten share a tenth of the measure that all cells have without them.
 # None has more than a part of a decade or of a column: it would attract draws from around it.
-# Between bounds that leave few of them, they may have this part of the column together.
+# Between bounds that leave not many of them, they may have a part of the column together, and more
+# if they are few: between 1 and 7 there are the points of a scale.
 ROUND_SHARE = 0.1
 MOST_OF_A_DECADE = 1 / 200
 MOST_OF_A_COLUMN = 1 / 4000
 MOST_TOGETHER = 0.07
+FEW = 16
+FEW_TOGETHER = 0.2
 # Round numbers that are less than this many cells apart have nothing to stand out from.
 _CELLS_BETWEEN = 100
 
@@ -115,7 +118,9 @@ def round_numbers_of(*, smallest_exponent, cells_a_decade, n_cells, ends, is_lat
 
     most_of_column = np.maximum(MOST_OF_A_COLUMN * n_cells, MOST_TOGETHER * cells_of_each)
     most = np.minimum(most_of_column, MOST_OF_A_DECADE * cells_a_decade)
-    measures = np.minimum(ROUND_SHARE * apart, most).astype(np.int64)
+    measures = np.minimum(ROUND_SHARE * apart, most)
+    of_few = np.minimum(apart, FEW_TOGETHER * cells_of_each)
+    measures = np.where(end - begin <= FEW, of_few, measures).astype(np.int64)
     stands_out = np.minimum(apart, cells_of_each) >= _CELLS_BETWEEN
     measures = np.where(stands_out & ~is_lattice, measures, 0)
 

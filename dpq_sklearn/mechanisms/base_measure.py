@@ -32,13 +32,13 @@ _END_SHARES = np.array([0.0, 0.05, 0.02])
 _INTEGER_END_SHARES = np.array([0.0, 0.2, 0.1])
 _LARGEST_INTEGER = 1e6
 # What a node that ends at bounds has of the measure that it would have without them.
-_SHARE_WITHOUT_BOUNDS = 0.3
-_BOUND_SHARE = 0.04
+_SHARE_WITHOUT_BOUNDS = 0.35
+_BOUND_SHARE = 0.03
 # The share of 0; that of 1 is a half of it, of 2 a third. On a lattice without bounds they are
 # several times as large, as there is nothing beside them that they could be mistaken for.
 _LANDMARKS = np.arange(4.0)
 _LANDMARK_SHARES = np.array([0.02, 0.03, 0.015])
-_LANDMARK_SHARE_AT_BOUNDS = 0.015
+_LANDMARK_SHARE_AT_BOUNDS = 0.035
 _TIMES_ON_A_LATTICE = 4.0
 # A prior that is wrong by orders of magnitude costs a node half a nat.
 _PRIOR_SHARE = 0.4
