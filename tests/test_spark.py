@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -338,3 +339,22 @@ def test_errors_of_executors_have_no_words_of_others():
     assert caught.value.__context__ is None
     assert module._reason_of(RuntimeError(f"Traceback: {caught.value}\n at java")) == "KeyError"
     assert module._reason_of(OSError("a secret cell")) == "OSError"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds executors by /proc")
+def test_an_executor_that_dies_changes_nothing(tmp_path):
+    """Its partitions are computed again, those that were finished too, and count once."""
+    environment = os.environ | {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+    }
+    script = [sys.executable, str(ROOT / "tests" / "spark_cluster.py"), str(tmp_path / "reads")]
+    (tmp_path / "reads").mkdir()
+    # Spark makes folders for the executors where it is started.
+    result = subprocess.run(
+        script, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=900
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert (tmp_path / "reads" / "died").exists()
+    assert int(result.stdout.rpartition("most reads of a partition: ")[2]) >= 2
