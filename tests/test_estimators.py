@@ -67,7 +67,7 @@ def test_a_fit_sets_the_release_and_nothing_else(estimator, X):
     own = {
         DPKBinsDiscretizer: {"bin_edges_", "n_bins_"},
         DPQuantileTransformer: {"quantiles_", "references_"},
-        DPRobustScaler: {"quantiles_", "center_", "scale_"},
+        DPRobustScaler: {"quantiles_", "references_", "center_", "scale_"},
     }
     assert names == common | own[type(estimator)]
     assert isinstance(fitted.privacy_, PrivacyLoss)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import RobustScaler
 
-from dpq_sklearn import DPRobustScaler, PrivacyLedger, plan_search
+from dpq_sklearn import DPQuantileDisplay, DPRobustScaler, PrivacyLedger, plan_search
 
 SETTINGS = [
     {},
@@ -121,3 +121,12 @@ def test_rows_far_outside_become_infinite_without_a_warning(X):
         assert np.isinf(scaler.transform(far)).all()
         scaler.set_params(clip=1.0)
         assert (scaler.transform(far) == 1.0).all()
+
+
+def test_a_fitted_scaler_is_a_prior_and_can_be_drawn(X):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    fitted = DPRobustScaler().fit(X)
+    assert fitted.references_.tolist() == [0.25, 0.5, 0.75]
+    again = DPRobustScaler(prior=fitted, eps=0.1).fit(X)
+    np.testing.assert_allclose(again.quantiles_, fitted.quantiles_, rtol=0.1, atol=0.1)
+    assert DPQuantileDisplay.from_estimator(fitted, feature=0).values.size == 3

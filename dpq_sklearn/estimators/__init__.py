@@ -1,1 +1,1 @@
-"""The two scikit-learn transformers."""
+"""The scikit-learn transformers."""

@@ -1,4 +1,4 @@
-"""What the two transformers share: from `fit(X)` to the released quantiles of every feature."""
+"""What the transformers share: from `fit(X)` to the released quantiles of every feature."""
 
 from copy import copy
 from dataclasses import replace

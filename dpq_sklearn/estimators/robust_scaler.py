@@ -52,6 +52,8 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         The private quantile range of each feature, 1 where it is zero; None without scaling.
     quantiles_ : ndarray of shape (n_quantiles, n_features)
         The private quantiles that they are made of, in ascending order.
+    references_ : ndarray of shape (n_quantiles,)
+        The share of the rows below each of them.
     rank_error_ : ndarray of shape (n_quantiles, n_features)
         The standard deviation of the number of rows below each quantile, from public facts (NaN
         for ``mechanism="agg_tree"``).
@@ -156,6 +158,7 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         values = np.column_stack(released.values)
 
         self.quantiles_ = values
+        self.references_ = np.array(probabilities)
         self.rank_error_ = np.column_stack(rank_deviations(released.plan))
         self.center_ = values[probabilities.index(_MEDIAN)] if self.with_centering else None
         self.scale_ = self._scale(values, probabilities) if self.with_scaling else None

@@ -1,1 +1,1 @@
-"""The privacy ledger: a budget for one dataset, kept in a file."""
+"""The privacy ledger: a budget for one dataset, kept in a file, on a server or in memory."""

@@ -1,1 +1,1 @@
-"""Reading data: containers to columns of floats, in memory, in batches and with Dask."""
+"""Reading data: containers to columns of floats, in memory, in batches, with Dask and Spark."""

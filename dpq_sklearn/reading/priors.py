@@ -66,8 +66,9 @@ def _of_transformer(transformer):
             for knots in transformer.quantiles_.T
         ]
     raise ValueError(
-        "prior must be public rows or a fitted DPKBinsDiscretizer, DPQuantileTransformer or what "
-        f"their to_sklearn() returns, got {shown(transformer)}."
+        "prior must be public rows, a fitted transformer of this package, or what to_sklearn() of "
+        "a DPKBinsDiscretizer or DPQuantileTransformer returns, got "
+        f"{shown(transformer)}."
     )
 
 

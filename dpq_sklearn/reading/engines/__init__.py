@@ -1,1 +1,1 @@
-"""Engines that hold tables on many machines, behind one protocol."""
+"""Engines: where a table lies, in memory or on many machines, behind one protocol."""
