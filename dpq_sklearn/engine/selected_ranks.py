@@ -323,7 +323,7 @@ class EachARecord:
         """Return whether selection is faster than sorting, if so large a share is looked at."""
         if sorting_is_fast():
             return n_rows >= 200_000 and share <= 0.02
-        return n_rows >= 20_000 and share <= 0.5
+        return n_rows >= 20_000 and share <= 0.8
 
     def in_groups(self, groups, rows, n_groups):
         """Return the weight of each of so many groups; `groups` are those of the rows."""
