@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
-from timing import best_seconds, seconds
+from timing import best_seconds, print_machine, seconds
 
 import dpq_sklearn
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer
@@ -588,6 +588,7 @@ def main():
     parser.add_argument("--out", default=None, help="folder for the figure")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", FutureWarning)  # of the packages compared with
+    print_machine()
     for part in arguments.parts or PARTS:
         PARTS[part](arguments.scale, arguments.out)
 

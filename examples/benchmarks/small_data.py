@@ -8,7 +8,7 @@ its standard error; and how many edges lie outside the data by more than the ran
 
 Speed: a fit in one thread with the default encode against scikit-learn's exact one in the same run.
 
-`--figures` draws two more measurements into a folder: the error against rows, and the time.
+`--figures` draws one more measurement into a folder: the error against rows.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer
-from timing import best_seconds, compare, header
+from timing import compare, header, print_machine
 
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyNoiseWarning
 
@@ -82,6 +82,7 @@ def print_accuracy(n_fits):
 
 
 def print_speed():
+    print_machine()
     header("fit, one thread", "scikit-learn")
     rng = np.random.default_rng(0)
     for shape in [(200, 5), (1000, 30), (1000, 100), (10_000, 30), (100_000, 10), (1_000_000, 10)]:
@@ -126,28 +127,6 @@ def draw_accuracy(n_fits):
     return with_legend(figure, axes)
 
 
-def draw_speed():
-    """Draw the time of a fit against the number of rows."""
-    n_of_rows = (100, 1000, 10_000, 100_000, 1_000_000)
-    X = np.random.default_rng(0).lognormal(size=(n_of_rows[-1], 10))
-    fits = {
-        "DPKBinsDiscretizer(5)": DPKBinsDiscretizer(N_BINS).fit,
-        "KBinsDiscretizer(5)": KBinsDiscretizer(N_BINS, subsample=None).fit,
-        "DPQuantileTransformer(63)": DPQuantileTransformer(63).fit,
-        "QuantileTransformer(65)": QuantileTransformer(n_quantiles=65, subsample=None).fit,
-    }
-    times = [
-        best_seconds([lambda fit=fit, n=n: fit(X[:n]) for fit in fits.values()], 3)
-        for n in n_of_rows
-    ]
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for index, name in enumerate(fits):
-        line, colour = ("o-", "s--")[index % 2], COLOURS[index // 2]
-        axes.loglog(n_of_rows, np.array(times)[:, index], line, color=colour, label=name)
-    axes.set(xlabel="rows", ylabel="seconds", title="fit of 10 columns, one thread")
-    return with_legend(figure, axes)
-
-
 def with_legend(figure, axes):
     axes.grid(alpha=0.3)
     axes.legend()
@@ -158,7 +137,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fits", type=int, default=6, help="fits of each table, at least")
     parser.add_argument("--skip-speed", action="store_true")
-    parser.add_argument("--figures", type=Path, help="folder for the two figures")
+    parser.add_argument("--figures", type=Path, help="folder for the figure")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", PrivacyNoiseWarning)
     warnings.filterwarnings("ignore", module="sklearn")
@@ -168,7 +147,6 @@ def main():
     if arguments.figures is not None:
         plt.switch_backend("agg")
         save_small(draw_accuracy(arguments.fits), arguments.figures / "small_data.png")
-        save_small(draw_speed(), arguments.figures / "speed.png")
 
 
 if __name__ == "__main__":
