@@ -345,7 +345,9 @@ class SharedRecords:
 
     def are_selected(self, n_rows, share):
         """Return whether selection is faster than sorting, if so large a share is looked at."""
-        return n_rows >= 20_000 and share <= 0.25
+        if sorting_is_fast():
+            return n_rows >= 200_000 and share <= 0.1
+        return n_rows >= 20_000 and share <= 0.8
 
     def in_groups(self, groups, rows, n_groups):
         """Return the weight of each of so many groups; `groups` are those of the rows."""
