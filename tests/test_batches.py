@@ -29,6 +29,7 @@ from dpq_sklearn.reading import sources
 from dpq_sklearn.reading.threads import Progress, blocks_of_columns, blocks_of_rows, in_threads
 
 TRANSFORMERS = [DPKBinsDiscretizer, DPQuantileTransformer, DPRobustScaler]
+SIZE_PARAMETERS = {DPKBinsDiscretizer: "n_bins", DPQuantileTransformer: "n_quantiles"}
 each_transformer = pytest.mark.parametrize("Transformer", TRANSFORMERS)
 
 
@@ -60,14 +61,18 @@ def assert_unfitted(transformer):
         check_is_fitted(transformer)
 
 
+def sized(Transformer, n):
+    """The parameter for n bins or quantiles, if the transformer has one."""
+    return {SIZE_PARAMETERS[Transformer]: n} if Transformer in SIZE_PARAMETERS else {}
+
+
 @pytest.mark.slow
 @each_transformer
 @pytest.mark.parametrize("mechanism", sorted(MECHANISMS))
 @pytest.mark.parametrize("resolution", [40, 24, 10])
 def test_batches_give_what_the_whole_gives(Transformer, mechanism, resolution, X):
-    transformer = Transformer(
-        4, resolution=resolution, mechanism=mechanism, delta=1e-6, random_state=0
-    )
+    options = {"resolution": resolution, "mechanism": mechanism, "delta": 1e-6, "random_state": 0}
+    transformer = Transformer(**options, **sized(Transformer, 4))
     whole = state(clone(transformer).fit(X))
     assert state(clone(transformer).fit_batches(np.array_split(X, 7))) == whole
     assert state(clone(transformer).fit_batches([X[::-1]])) == whole
@@ -80,7 +85,8 @@ def test_batches_give_what_the_whole_gives(Transformer, mechanism, resolution, X
 def test_any_batching_and_any_order_give_what_the_whole_gives(Transformer, cuts, seed):
     rng = np.random.default_rng(seed)
     X = rng.choice([rng.normal(size=(300, 2)), rng.integers(-3, 3, size=(300, 2))])
-    transformer = Transformer(5, bounds=[None, (-2, 2)], resolution=40, random_state=seed, eps=10.0)
+    options = {"bounds": [None, (-2, 2)], "resolution": 40, "random_state": seed, "eps": 10.0}
+    transformer = Transformer(**options, **sized(Transformer, 5))
     batches = np.split(rng.permutation(X), sorted(cuts))
     batches = [batches[index] for index in rng.permutation(len(batches))]
     assert state(clone(transformer).fit_batches(batches)) == state(transformer.fit(X))

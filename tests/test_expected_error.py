@@ -49,7 +49,7 @@ def simulated_rank_error(quantiles, n=4000, **request):
         (2, {"eps": 0.5}),
         (5, {"eps": 1.0}),
         (8, {"eps": 0.2}),
-        (11, {"eps": 0.5}),
+        (10, {"eps": 0.5}),
         (8, {"eps": None, "rho": 0.02}),
         (16, {"eps": 0.5, "delta": 1e-6}),
         (4, {"eps": 0.3, "mechanism": "joint_exp"}),

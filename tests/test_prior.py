@@ -231,3 +231,10 @@ def test_public_transformers_of_scikit_learn_are_priors_too():
     for transformer in (KBinsDiscretizer(5), QuantileTransformer(n_quantiles=9)):
         priors = priors_of_features(transformer.fit(public), 2)
         assert all(prior.values[1] < prior.values[-2] for prior in priors)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_the_private_numbers_themselves_are_refused_whatever_holds_them(kind, rng):
+    x = kind(rng.normal(size=100).tolist())
+    with pytest.raises(ValueError, match="prior must be public"):
+        dp_quantiles(x, 0.5, prior=x)

@@ -10,7 +10,7 @@ from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_column, no_data_in_frames
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
-from dpq_sklearn.reading.priors import prior_of_column
+from dpq_sklearn.reading.priors import prior_of_column, refuse_private_rows
 from dpq_sklearn.reading.schema import dtypes_of, within_schema
 from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.releases.plans import plan_quantiles
@@ -111,6 +111,7 @@ def dp_quantiles(
     randomness = make_randomness(random_state)
 
     with no_data_in_frames():
+        refuse_private_rows(prior, x)  # of lists checks make arrays, which are new objects
         x = checked_column(x)
         if groups is not None:
             groups = checked_groups(groups, len(x))
