@@ -220,6 +220,16 @@ def test_processes_that_create_one_ledger_at_once_share_it(processes, server):
         assert len(ids) == 1
 
 
+def test_tables_that_a_snapshot_does_not_hold_are_not_there(server):
+    """Else whoever looks while another one creates them finds tables without a version."""
+    url = server.new_database()
+    store = store_at(f"{url}#a")
+    with store._transaction("ISOLATION LEVEL REPEATABLE READ READ ONLY") as cursor:
+        PrivacyLedger(url, name="a", eps=1.0)
+        assert not postgres._has_tables(cursor)
+    assert store.exists()
+
+
 def test_clients_wait_for_each_other_and_need_no_second_attempt(address, monkeypatch):
     monkeypatch.setattr(postgres, "PAUSES_BEFORE_RETRIES", ())
     ledger = PrivacyLedger(address, eps=9.0)

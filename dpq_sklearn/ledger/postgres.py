@@ -242,7 +242,13 @@ def _commit(cursor):
 
 
 def _has_tables(cursor):
-    (found,) = cursor.execute("SELECT to_regclass('dpq_ledger.version') IS NOT NULL").fetchone()
+    # By a query, which sees what the transaction's snapshot holds. to_regclass sees later tables
+    # too, whose rows the snapshot does not have.
+    (found,) = cursor.execute(
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c "
+        "JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = 'dpq_ledger' AND c.relname = 'version')"
+    ).fetchone()
     return found
 
 
