@@ -192,7 +192,7 @@ def test_eight_processes_that_ask_for_ten_times_the_cap_spend_exactly_the_cap(
     workers = [processes.Process(target=charge_in_turn, args=arguments) for _ in range(8)]
     for worker in workers:
         worker.start()
-    granted = [results.get(timeout=120) for _ in workers]
+    granted = [results.get(timeout=240) for _ in workers]
     for worker in workers:
         worker.join(60)
     assert sum(granted) == len(ledger.records()) == 8
@@ -200,13 +200,13 @@ def test_eight_processes_that_ask_for_ten_times_the_cap_spend_exactly_the_cap(
 
 
 def create_at_once(url, name, barrier, results):
-    barrier.wait(60)
+    barrier.wait(240)  # processes that start on a busy machine take their time
     results.put(PrivacyLedger(url, name=name, eps=1.0)._access.ledger_id)
 
 
 @pytest.mark.slow
 def test_processes_that_create_one_ledger_at_once_share_it(processes, server):
-    for _ in range(5):
+    for _ in range(2):
         url = server.new_database()  # without tables
         barrier = processes.Barrier(4)
         results = processes.Queue()
@@ -214,7 +214,7 @@ def test_processes_that_create_one_ledger_at_once_share_it(processes, server):
         workers = [processes.Process(target=create_at_once, args=arguments) for _ in range(4)]
         for worker in workers:
             worker.start()
-        ids = {results.get(timeout=120) for _ in workers}
+        ids = {results.get(timeout=240) for _ in workers}
         for worker in workers:
             worker.join(60)
         assert len(ids) == 1
