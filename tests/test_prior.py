@@ -207,7 +207,7 @@ def test_parts_of_one_array_may_be_public_and_private():
         (rows(9)[:, :2], "prior must have the 3 columns of X, got one with 2"),
         (pd.DataFrame(rows(9), columns=list("acb")), "by the same names in the same order"),
         (KBinsDiscretizer(3, strategy="uniform").fit(rows(99)), "strategy='uniform'"),
-        (DecisionTreeClassifier().fit(rows(9), [0, 1, 1] * 3), "prior must be public rows or a"),
+        (DecisionTreeClassifier().fit(rows(9), [0, 1, 1] * 3), "prior must be public rows, a fit"),
     ],
 )
 def test_what_is_no_prior_is_refused(prior, message):
