@@ -464,8 +464,38 @@ def test_edges_that_pile_up_on_a_bound_are_warned_of(rng):
     for bounds, words in [((-5, 0.1), low), ([(0, 0.1), None, (0, None)], high)]:
         (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(bounds=bounds).fit(X))  # noqa: B023
         assert "all edges lie on a bound " + words in str(warning.message)
-    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer().fit(1e40 * X))  # the scale's end
-    assert low in str(warning.message)
+
+
+@pytest.mark.parametrize("factor", [1e40, -1e40, np.inf])
+@pytest.mark.parametrize("bounds", [None, [(0, 0.1), None, None]])
+def test_rows_beyond_the_scale_are_not_told_to_drop_bounds(rng, factor, bounds):
+    X = np.c_[-np.ones(5000), rng.lognormal(3, 1, size=(5000, 2)) * factor]
+    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(bounds=bounds).fit(X))
+    words = str(warning.message)
+    assert "at the end of a range without bounds, about 2^64, in 2 of 3 features" in words
+    assert "Use two public bounds, or make infinite values missing." in words
+    assert "wider" not in words  # the first column is on its bound at zero
+
+
+def test_both_kinds_of_ends_are_named(rng):
+    X = np.c_[np.full(5000, 3.0), np.full(5000, np.inf)]
+    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(bounds=[(0, 1), None]).fit(X))
+    assert "on a bound in 1 of 2 features" in str(warning.message)
+    assert "without bounds, about 2^64, in 1 of 2 features" in str(warning.message)
+
+
+@pytest.mark.parametrize("decimals", [None, 0])
+def test_large_numbers_that_share_a_cell_are_warned_of(decimals):
+    ids = 1e15 + np.arange(5000.0)
+    X = np.c_[ids, np.arange(5000.0), np.full(5000, 1e6)]
+    binner = DPKBinsDiscretizer(8, decimals=decimals)
+
+    (warning,) = noise_warnings_of(lambda: binner.fit(X))
+    assert "most edges are equal to others in 1 of 3 features" in str(warning.message)
+
+    binner.set_params(bounds=[(1e15, 1e15 + 1e4), None, None])  # what the warning advises
+    assert not noise_warnings_of(lambda: binner.fit(X))
+    assert np.unique(binner.bin_edges_[0]).size == 9
 
 
 @no_warnings
@@ -473,8 +503,8 @@ def test_zeros_and_single_edges_on_a_bound_are_no_pile(rng):
     X = np.where(rng.random((5000, 2)) < 0.9, 0.0, rng.random((5000, 2)))
     DPKBinsDiscretizer(bounds=(0, 1)).fit(X)
     DPKBinsDiscretizer(2, bounds=(0, 0.5)).fit(np.ones((5000, 2)))
-    assert n_piled_up([np.array([3.0])], plan_of(2, bounds=(0, 3)).grid) == 0
-    assert n_piled_up([np.array([3.0, 3.0])], plan_of(2, bounds=(0, 3)).grid) == 1
+    assert n_piled_up([np.array([3.0])], plan_of(2, bounds=(0, 3)).grid) == (0, 0)
+    assert n_piled_up([np.array([3.0, 3.0])], plan_of(2, bounds=(0, 3)).grid) == (1, 0)
 
 
 @pytest.mark.parametrize(
