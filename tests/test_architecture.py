@@ -70,6 +70,7 @@ READING_ORDER = [
     "reading.labels",
     "reading.groups",
     "reading.schema",
+    "reading.shared_memory",
     "reading.priors",
     "reading.summaries",
     "reading.sources",

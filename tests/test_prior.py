@@ -4,6 +4,8 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -17,6 +19,7 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.mechanisms.base_measure import PLAIN_SHARES, step_measure
 from dpq_sklearn.mechanisms.prior import Prior, guesses_of_nodes
 from dpq_sklearn.reading.priors import priors_of_features
+from dpq_sklearn.reading.shared_memory import share_memory
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning"),
@@ -194,11 +197,52 @@ def test_private_numbers_are_refused_as_a_prior():
             dp_quantiles(x, 0.5, prior=prior)
 
 
+def other_containers():
+    """Tables of other kinds with missing values, each with a slice of its last rows."""
+    numbers = {"a": [1.0, 2.0, None, *range(50)], "b": [None, *range(52)]}
+    nullable = pd.DataFrame(numbers).astype("Int64")
+    arrow = pa.table(numbers)
+    frame = pl.DataFrame(numbers)
+    yield pytest.param(nullable, nullable.iloc[20:], id="Int64")
+    of_arrow = nullable.astype("double[pyarrow]")
+    yield pytest.param(of_arrow, of_arrow.iloc[20:], id="Arrow in pandas")
+    yield pytest.param(arrow, arrow.slice(20), id="Arrow")
+    yield pytest.param(arrow.to_batches()[0], arrow.slice(20), id="batch of Arrow")
+    yield pytest.param(pa.concat_tables([arrow, arrow]), arrow.slice(20), id="chunks of Arrow")
+    yield pytest.param(frame, frame[20:], id="polars")
+    yield pytest.param(pl.concat([frame, frame], rechunk=False), frame[20:], id="chunks of polars")
+    yield pytest.param(frame.to_arrow(), frame[20:], id="memory of polars")
+    flags = frame.select(pl.all() > 3)
+    yield pytest.param(flags, flags[20:], id="booleans of polars")
+    categories = nullable.fillna(0).astype("category")
+    yield pytest.param(categories, categories.iloc[20:], id="categories")
+
+
+@pytest.mark.parametrize(("X", "part"), list(other_containers()))
+def test_memory_of_other_containers_is_seen(X, part):
+    assert share_memory(X, part)
+    assert not share_memory(X, pickle.loads(pickle.dumps(part)))
+    for prior in (X, part):
+        with pytest.raises(ValueError, match="prior must be public"):
+            DPKBinsDiscretizer(3, prior=prior).fit(X)
+
+
+@pytest.mark.parametrize("column", [pl.Series, pa.array, pd.array])
+def test_memory_of_other_columns_is_seen(column):
+    x = column([1.0, None, *range(50)])
+    for prior in (x, x[5:]):
+        with pytest.raises(ValueError, match="prior must be public"):
+            dp_quantiles(x, 0.5, prior=prior)
+    dp_quantiles(x[:20], 0.5, prior=x[20:])
+
+
 def test_parts_of_one_array_may_be_public_and_private():
     both = rows(200)
     DPKBinsDiscretizer(prior=both[:100]).fit(both[100:])
     frame = pd.DataFrame(both)
     DPKBinsDiscretizer(prior=frame.iloc[:100]).fit(frame.iloc[100:])
+    for table in (pl.DataFrame(both), pa.table(frame.rename(columns=str))):
+        DPKBinsDiscretizer(prior=table[:100]).fit(table[100:])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The parameter `prior`: public rows, or a transformer that was fitted before.
 
 A prior made of the private rows themselves would be a leak that no code can see. What can be seen,
-the same object or shared memory, is refused.
+the same object or memory that both share, is refused.
 """
 
 import numpy as np
@@ -9,7 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn.checks import shown
 from dpq_sklearn.mechanisms.prior import Prior
-from dpq_sklearn.reading.containers import checked_column, checked_table, columns_of, read_matrix
+from dpq_sklearn.reading.containers import checked_column, checked_table, read_matrix
+from dpq_sklearn.reading.shared_memory import share_memory
 
 
 def priors_of_features(prior, n_features, names=None):
@@ -74,11 +75,9 @@ def _of_transformer(transformer):
 
 def _check_names(prior, names):
     """Raise if a prior names its columns otherwise."""
-    own = getattr(prior, "feature_names_in_", None)
-    if own is None and hasattr(prior, "columns"):
-        own = prior.columns
-    if own is None and hasattr(prior, "column_names"):
-        own = prior.column_names
+    own = None
+    for attribute in ("feature_names_in_", "column_names", "columns"):  # Arrow's columns are data
+        own = getattr(prior, attribute, None) if own is None else own
     if names is not None and own is not None and list(own) != list(names):
         raise ValueError("prior must have the columns of X by the same names in the same order.")
 
@@ -87,28 +86,8 @@ def refuse_private_rows(prior, X):
     """Raise if a prior is the table that is to be private, or a part of its memory."""
     if prior is None or hasattr(prior, "get_params"):
         return
-    if prior is X or any(_share(one, other) for one in _arrays(prior) for other in _arrays(X)):
+    if prior is X or share_memory(prior, X):
         raise ValueError(
             "prior must be public, got the private rows themselves, or a part of them: what it "
             "knows would leave the data without any noise."
         )
-
-
-def _share(one, other):
-    """Return whether two arrays have memory in common; True if that is too hard to tell."""
-    if not np.may_share_memory(one, other):
-        return False
-    try:
-        return np.shares_memory(one, other, max_work=10**4)
-    except np.exceptions.TooHardError:
-        return True
-
-
-def _arrays(X):
-    """Return NumPy's arrays that a table is made of, as far as they are."""
-    if isinstance(X, np.ndarray):
-        return [X]
-    if not hasattr(X, "iloc"):
-        return []
-    blocks = (getattr(column, "values", None) for column in columns_of(X)[2])
-    return [block for block in blocks if isinstance(block, np.ndarray)]
