@@ -127,7 +127,7 @@ def test_refusal_says_what_is_left_and_changes_nothing(path):
         assert part in message
     assert len(message.splitlines()) == 1
     assert caught.value.asked == pure(0.5)
-    assert caught.value.left == BudgetLeft(eps=0.25, rho=0.0)
+    assert caught.value.left == BudgetLeft(eps=0.25, rho=None)
     assert pathlib.Path(path).read_bytes() == before
 
 
@@ -236,8 +236,32 @@ def test_what_remains_fits_and_a_little_more_in_either_unit_does_not(eps, caps):
     left = ledger.remaining()
     if left.eps > 1e-6:
         assert ledger.check(left.eps) and not ledger.check(left.eps * 1.001)
-    if left.rho > 1e-9:
+    if left.rho is None:
+        assert not ledger.check(PrivacyLoss(math.inf, 0.0, 1e-9))
+    elif left.rho > 1e-9:
         assert ledger.check(rho=left.rho) and not ledger.check(rho=left.rho * 1.001)
+
+
+@pytest.mark.parametrize(
+    ("caps", "left"),
+    [
+        ({"eps": 1.0}, BudgetLeft(1.0, None)),
+        ({"eps": 1.0, "rho": 0.125}, BudgetLeft(0.5, None)),
+        ({"rho": 0.125}, BudgetLeft(0.5, 0.125)),
+    ],
+)
+def test_what_remains_has_no_rho_where_only_pure_eps_counts(caps, left):
+    ledger = PrivacyLedger(**caps)
+    assert ledger.remaining() == left
+    assert ledger.check(PrivacyLoss(math.inf, 1e-6, 1e-3)) is (left.rho is not None)
+
+
+def test_folder_is_no_ledger(tmp_path):
+    words = r"must be a file, got a folder: add a name, such as 'budget\.sqlite'"
+    with pytest.raises(LedgerError, match=words):
+        PrivacyLedger(tmp_path, eps=1.0)
+    with pytest.raises(LedgerError, match=words):
+        charge(str(tmp_path), pure(0.1), what="fit")
 
 
 def test_check_spends_nothing(path):
@@ -649,6 +673,20 @@ def test_plot_draws_the_totals(path, caps):
     heights = ax.patches[-1].get_data().values
     assert heights[-1] == getattr(ledger.spent(), unit)
     assert len(ax.lines) == (2 if caps else 0)
+    plt.close("all")
+
+
+@pytest.mark.parametrize("n_releases", [0, 1, 2, 3, 25])
+def test_plot_has_whole_releases_on_its_axis(n_releases):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    ledger = PrivacyLedger(eps=10.0)
+    for _ in range(n_releases):
+        ledger.spend(0.1, what="fit")
+    ticks = ledger.plot().get_xticks()
+    assert ticks.size > 1 and (ticks % 1 == 0).all()
     plt.close("all")
 
 

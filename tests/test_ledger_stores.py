@@ -363,7 +363,7 @@ def test_create_show_check_and_export(shared_place, capsys):
 
     code, out, _ = run(capsys, "show", shared_place)
     assert code == 0 and "0.75 of 2 eps spent in 2 releases about people" in out
-    assert "left: eps=1.25" in out and "one person" in out
+    assert "left: eps=1.25\n" in out and "one person" in out
     assert all(record.release_id in out for record in ledger.records())
 
     assert run(capsys, "check", shared_place)[0] == 0

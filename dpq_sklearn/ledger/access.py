@@ -76,9 +76,11 @@ class LedgerAccess:
         asked = replace(compose(losses), neighbours=contents.neighbours)
         caps = contents.caps
         left = budget_left(contents)
-        words = f"rho={left.rho:g}"
-        if caps.eps is not None:
-            words = f"eps={left.eps:g}" + (f" (or {words})" if left.rho > 0 else "")
+        words = f"eps={left.eps:g}"
+        if caps.eps is None:
+            words = f"rho={left.rho:g}"
+        elif left.rho:  # neither None nor nothing
+            words += f" (or rho={left.rho:g})"
 
         message = (
             f"the privacy ledger {self.store.place} cannot pay for {what}: of its budget "

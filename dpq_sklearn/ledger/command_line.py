@@ -110,7 +110,8 @@ def _show(options):
 
     print(repr(ledger)[1:-1])
     print(f"caps: {in_words(ledger.caps)}; neighbours: {ledger.neighbours}")
-    print(f"left: eps={left.eps:g}, or rho={left.rho:g}")
+    rho = "" if left.rho is None else f", or rho={left.rho:g}"
+    print(f"left: eps={left.eps:g}{rho}")
     records = ledger.records()
     if records:
         print()

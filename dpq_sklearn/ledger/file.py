@@ -199,7 +199,9 @@ def _failures_explained(path, is_new=False):
         yield
     except _FAILURES as error:
         folder = os.path.dirname(path)
-        if not os.path.isdir(folder):
+        if os.path.isdir(path):
+            reason = "must be a file, got a folder: add a name, such as 'budget.sqlite'."
+        elif not os.path.isdir(folder):
             reason = f"needs its folder: {folder!r} is missing."
         elif not is_new and not os.path.isfile(path):
             reason = (

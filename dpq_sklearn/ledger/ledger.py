@@ -169,6 +169,8 @@ class PrivacyLedger:
         Returns
         -------
         left : named tuple (eps, rho)
+            The rho is None where the ledger counts pure eps alone: it has a cap on eps, and
+            ``delta=0``.
         """
         return budget_left(self._access.contents())
 

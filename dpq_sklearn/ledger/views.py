@@ -12,10 +12,13 @@ from dpq_sklearn.accounting.neighbours import Neighbours
 
 
 class BudgetLeft(NamedTuple):
-    """What surely still fits: a release of so much pure eps, or one of so much rho."""
+    """What surely still fits: a release of so much pure eps, or one of so much rho.
+
+    The rho is None where a release fits by its eps alone, as with a cap on eps and ``delta=0``.
+    """
 
     eps: float
-    rho: float
+    rho: float | None
 
 
 class LedgerRecord(NamedTuple):
@@ -59,12 +62,14 @@ def budget_left(contents):
     """Return the largest pure eps, and the largest rho, that are not refused."""
     caps = contents.caps
     sums = compose(contents.rows)
+    is_pure = caps.eps is not None and caps.delta == 0
     eps = math.inf
     rho = math.inf
 
-    if caps.eps is not None:
-        most_rho = rho_of_approximate_dp(caps.eps, caps.delta) if caps.delta > 0 else 0.0
-        rho = max(most_rho - sums.rho, 0.0)
+    if is_pure:
+        eps = max(caps.eps - sums.pure_eps, 0.0)
+    elif caps.eps is not None:
+        rho = max(rho_of_approximate_dp(caps.eps, caps.delta) - sums.rho, 0.0)
         eps = max(caps.eps - sums.pure_eps, eps_of_pure(rho))
 
     if caps.rho is not None:
@@ -72,7 +77,7 @@ def budget_left(contents):
         rho = min(rho, rho_left)
         eps = min(eps, eps_of_pure(rho_left))
 
-    return BudgetLeft(eps, rho)
+    return BudgetLeft(eps, None if is_pure else rho)
 
 
 def record_of(row, caps):
@@ -113,6 +118,8 @@ def in_words(cost):
 
 def plot_totals(contents, title, ax):
     """Draw the total after each release, and the cap, into Matplotlib's `ax`."""
+    from matplotlib.ticker import MaxNLocator
+
     caps = contents.caps
     unit = "rho" if caps.eps is None and caps.rho is not None else "eps"
     cap = getattr(caps, unit)
@@ -126,3 +133,4 @@ def plot_totals(contents, title, ax):
 
     ax.set(xlabel="releases", ylabel=f"total {unit}", title=title)
     ax.set(xlim=(0, max(len(contents.rows), 1) + 0.5), ylim=(0, None))
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))  # there are no half releases
