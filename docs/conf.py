@@ -11,6 +11,7 @@ from textwrap import shorten
 from docutils import nodes
 
 import dpq_sklearn
+from dpq_sklearn.home import SOURCE
 
 HERE = Path(__file__).parent
 import_path.insert(0, str(HERE))  # for gallery_style
@@ -91,8 +92,15 @@ sphinx_gallery_conf = {
 }
 
 
-def link_to_gallery(app, docname, source):
-    """Links to scripts, which work in a repository browser, become links to their gallery pages."""
+def include_page(match):
+    """Return a page of the repository's top folder, with links as they are in docs/."""
+    text = (HERE / match[1]).read_text(encoding="utf-8").replace("](docs/", "](")
+    return re.sub(r"\]\(([A-Z]+\.md)", lambda link: link[0].lower(), text)
+
+
+def link_to_pages(app, docname, source):
+    """Links that work in a repository browser become links to pages of the site."""
+    source[0] = re.sub(r"```{include} (\S+\.md)\n```", include_page, source[0])
     for script in (HERE.parent / "examples").glob("*.py"):
         page = f"](auto_examples/{script.stem}.rst)"
         source[0] = source[0].replace(f"](../examples/{script.name})", page)
@@ -123,7 +131,7 @@ def describe_page(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    app.connect("source-read", link_to_gallery)
+    app.connect("source-read", link_to_pages)
     app.connect("missing-reference", link_to_other_project)
     app.connect("html-page-context", describe_page)
 
@@ -140,7 +148,7 @@ html_theme_options = {
         "image_dark": "_static/favicon.svg",
         "alt_text": "dpq_sklearn, home",
     },
-    "github_url": "https://github.com/dpq-sklearn/dpq-sklearn",
+    "icon_links": [{"name": "Source", "url": SOURCE, "icon": "fa-solid fa-code"}] if SOURCE else [],
     "navbar_align": "left",
     "navbar_end": ["theme-switcher", "navbar-icon-links"],
     "header_links_before_dropdown": 6,

@@ -15,6 +15,7 @@ import dpq_sklearn
 PACKAGE = Path(dpq_sklearn.__file__).parent
 READING_ORDER = [
     "version",
+    "home",
     "checks",
     "optional",
     "engine.random",

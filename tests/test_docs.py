@@ -4,6 +4,7 @@ import ast
 import inspect
 import math
 import re
+import runpy
 import sys
 import textwrap
 import warnings
@@ -24,8 +25,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 PAGE_NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 PUBLIC = [getattr(dpq_sklearn, name) for name in dpq_sklearn.__all__]
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
-SOURCE = re.search(r'^Source = "(.*)"', PYPROJECT, re.M)[1] + "/"
-SITE = re.search(r'^Documentation = "(.*)"', PYPROJECT, re.M)[1] + "/en/latest/"
+SETUP = runpy.run_path(str(ROOT / "setup.py"))
 every_page = pytest.mark.parametrize("page", PAGES, ids=PAGE_NAMES)
 every_public_object = pytest.mark.parametrize("thing", PUBLIC, ids=dpq_sklearn.__all__)
 
@@ -132,7 +132,7 @@ def test_releases_state_their_privacy(name):
 
 def slugs(page):
     """Return the anchors of a page: its headings as repository browsers spell them."""
-    included = re.match(r"```{include} (\S+)", page.read_text())
+    included = re.search(r"```{include} (\S+)", page.read_text())
     page = page.parent / included[1] if included else page
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     headings = re.findall(r"^#+ (.+)$", text, re.M)
@@ -141,14 +141,6 @@ def slugs(page):
 
 def file_behind(link, page):
     """Return the file of this project that a link leads to, or None if it leads elsewhere."""
-    for prefix, folder, suffix in (
-        (SOURCE + "blob/main/", ROOT, ""),
-        (SOURCE.replace("github", "raw.githubusercontent") + "main/", ROOT, ""),
-        (SITE, ROOT / "docs", ".md"),
-    ):
-        if link.startswith(prefix):
-            path = link.removeprefix(prefix)
-            return folder / (path.removesuffix(".html") + suffix)
     if link.startswith(("http://", "https://")):
         return None
     return page.parent / link if link else page
@@ -177,9 +169,37 @@ def test_internal_links_resolve(page):
             assert anchor in slugs(file), f"{page.name} links to {target}"
 
 
-def test_readme_has_absolute_links_only_because_pypi_knows_no_other_file():
-    links = re.findall(r"\]\(([^)\s]+)\)", (ROOT / "README.md").read_text())
-    assert links and all(link.startswith("https://") for link in links)
+def links_of(markdown):
+    return re.findall(r"\]\(([^)\s]+)\)", markdown)
+
+
+def test_pages_name_no_address_of_the_project_that_may_not_exist():
+    """It is set in one place, and everything else is relative."""
+    for path in [*PAGES, ROOT / "pyproject.toml", ROOT / "docs" / "conf.py"]:
+        hosted = re.findall(r"https?://\S*dpq[-_]sklearn\S*", path.read_text())
+        assert hosted == [], path
+    assert all(not link.startswith("http") for link in links_of((ROOT / "README.md").read_text()))
+
+
+def test_readme_for_an_index_links_to_the_site_or_nowhere():
+    readme = (ROOT / "README.md").read_text()
+    assert len(links_of(readme)) > 10
+
+    on_the_site = links_of(SETUP["for_an_index"](readme, "https://example.org/site"))
+    assert len(on_the_site) == len(links_of(readme))
+    for link in on_the_site:
+        page = link.removeprefix("https://example.org/site/").partition("#")[0]
+        assert page.endswith((".html", ".png")), link
+        assert (ROOT / "docs" / page.replace(".html", ".md")).exists(), link
+
+    alone = SETUP["for_an_index"](readme, "")
+    assert links_of(alone) == [] and "![" not in alone
+    assert "Which eps?" in alone
+
+
+def test_an_index_gets_the_links_that_are_set():
+    assert SETUP["addresses"]("", "") == {}
+    assert SETUP["addresses"]("https://a.org", "") == {"Documentation": "https://a.org"}
 
 
 @every_page

@@ -32,6 +32,7 @@ from dpq_sklearn import (
     PrivacyLoss,
     expected_rank_error,
 )
+from dpq_sklearn.home import template_of_doc_links
 from tests.planning import give_releases_one_id_and_time
 
 BOTH = [
@@ -512,8 +513,17 @@ def test_a_fit_leaves_the_input_as_it_was(estimator, X):
 
 
 @both
-def test_links_to_its_documentation(estimator):
-    assert type(estimator).__name__ in estimator._get_doc_link()
+def test_links_to_its_documentation_where_there_is_an_address(estimator, monkeypatch):
+    name = type(estimator).__name__
+    for documentation, link in {
+        "https://example.org": f"https://example.org/generated/dpq_sklearn.{name}.html",
+        "": "",
+    }.items():
+        template = template_of_doc_links(documentation)
+        monkeypatch.setattr(type(estimator), "_doc_link_template", template)
+        assert estimator._get_doc_link() == link
+        assert (f'href="{link}"' in estimator._repr_html_()) == bool(documentation)
+        assert ("Documentation for" in estimator._repr_html_()) == bool(documentation)
 
 
 @both

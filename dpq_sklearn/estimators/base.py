@@ -33,6 +33,7 @@ from dpq_sklearn.estimators.parameters import lattices_of_features, weights_of_f
 from dpq_sklearn.estimators.planned import planned_loss
 from dpq_sklearn.estimators.report import make_report
 from dpq_sklearn.forecast.enough_data import cautious_count, chosen_plan, errors_in_bins
+from dpq_sklearn.home import DOCUMENTATION, template_of_doc_links
 from dpq_sklearn.mechanisms.registry import MECHANISMS
 from dpq_sklearn.reading.containers import checked_table, library_of, no_data_in_frames
 from dpq_sklearn.reading.engines.protocol import RowMap
@@ -134,10 +135,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     }
 
     _doc_link_module = "dpq_sklearn"
-    _doc_link_template = (
-        "https://dpq-sklearn.readthedocs.io/en/latest/generated/"
-        "{estimator_module}.{estimator_name}.html"
-    )
+    _doc_link_template = template_of_doc_links(DOCUMENTATION)
 
     #: whether `transform` returns a sparse matrix
     _makes_sparse_rows = False
