@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.checks import shown
+from dpq_sklearn.composites import is_private
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
 from dpq_sklearn.optional import optional_module
 from dpq_sklearn.reading.containers import checked_table, read_matrix
@@ -54,7 +55,7 @@ class DPQuantileDisplay:
     >>> from dpq_sklearn import DPQuantileDisplay, DPQuantileTransformer
     >>> X = np.random.default_rng(0).lognormal(size=(5_000, 1))
     >>> fitted = DPQuantileTransformer(15, random_state=0).fit(X)
-    >>> display = DPQuantileDisplay.from_estimator(fitted, n_rows=5_000)
+    >>> display = DPQuantileDisplay.from_estimator(fitted)
     """
 
     def __init__(self, values, shares, *, errors=None, kind="cdf", name="feature", x_public=None):
@@ -72,12 +73,12 @@ class DPQuantileDisplay:
 
         Parameters
         ----------
-        estimator : fitted DPKBinsDiscretizer or DPQuantileTransformer
+        estimator : fitted DPKBinsDiscretizer, DPQuantileTransformer or DPRobustScaler
         feature : int or str, default=0
             Index or name of the feature.
         n_rows : int or None, default=None
             A public guess at the number of rows, which turns the noise of ranks into a band of
-            shares. None takes the number of public rows, or draws no band.
+            shares. None takes `n_rows_`, the number that the fit has released.
         X_public : array-like of shape (n_public, n_features) or None, default=None
             Rows that are *not* private, for a histogram behind the quantiles.
         ax : matplotlib Axes or None, default=None
@@ -87,12 +88,16 @@ class DPQuantileDisplay:
         -------
         display : DPQuantileDisplay
         """
-        check_is_fitted(estimator, "privacy_")
+        if not is_private(estimator):
+            raise TypeError(
+                "estimator must be a fitted transformer of dpq_sklearn, got an object of type "
+                f"{type(estimator).__name__}: of a Pipeline take the step."
+            )
+        check_is_fitted(estimator)
         index, name = _feature_of(estimator, feature)
         x_public = None
         if X_public is not None:
             x_public = read_matrix(checked_table(X_public))[:, index]
-            n_rows = x_public.size if n_rows is None else n_rows
 
         released = estimator._private_values()[index]
         if hasattr(estimator, "bin_edges_"):
@@ -108,7 +113,9 @@ class DPQuantileDisplay:
             n_tail_knots = (values.size - released.size) // 2
             errors = np.pad(estimator.rank_error_[:, index], n_tail_knots, mode="edge")
 
-        band = None if n_rows is None else 2 * errors / n_rows
+        band = 2 * errors / (estimator.n_rows_ if n_rows is None else n_rows)
+        if np.isnan(band).all():  # of "agg_tree" nobody knows it
+            band = None
         display = cls(values, shares, errors=band, kind=kind, name=name, x_public=x_public)
         display.note = _warning(released, values[0], estimator.error_in_bins_[index])
         return display.plot(ax=ax)

@@ -23,12 +23,12 @@ cdf = DPQuantileTransformer(n_quantiles=7, eps=0.3, bounds=(0, 240)).fit(X)
 bins = DPKBinsDiscretizer(n_bins=8, eps=0.3, bounds=(0, 240)).fit(X)
 
 # %%
-# The band needs the number of rows, which is private: a public guess will do. A histogram is drawn
-# only of rows that you pass as public, here a sample from another year.
+# The band rests on the number of rows that the fit has released. A histogram is drawn only of rows
+# that you pass as public, here a sample from another year.
 public = rng.gamma(4.5, 10, size=(500, 1))
 fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
-DPQuantileDisplay.from_estimator(cdf, n_rows=2_000, ax=left)
-DPQuantileDisplay.from_estimator(bins, n_rows=2_000, X_public=public, ax=right)
+DPQuantileDisplay.from_estimator(cdf, ax=left)
+DPQuantileDisplay.from_estimator(bins, X_public=public, ax=right)
 left.set_xlabel("waiting time, minutes")
 right.set_xlabel("waiting time, minutes")
 plt.show()

@@ -3,8 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 
-from dpq_sklearn import DPKBinsDiscretizer, DPQuantileDisplay, DPQuantileTransformer
+from dpq_sklearn import (
+    DPKBinsDiscretizer,
+    DPQuantileDisplay,
+    DPQuantileTransformer,
+    DPRobustScaler,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -40,21 +47,55 @@ def test_draws_the_released_numbers(estimator, frame):
 
 
 @pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
-def test_no_number_of_rows_no_band_and_no_histogram_without_public_data(estimator, frame):
+def test_band_is_drawn_from_the_released_number_of_rows(estimator, frame):
+    fitted = estimator.fit(frame.to_numpy())
+    display = DPQuantileDisplay.from_estimator(fitted, feature=1)
+    guessed = DPQuantileDisplay.from_estimator(fitted, feature=1, n_rows=fitted.n_rows_)
+    assert np.array_equal(display.errors, guessed.errors) and (display.errors > 0).all()
+
+    display = DPQuantileDisplay.from_estimator(fitted, feature=1, X_public=frame[:100].to_numpy())
+    assert np.array_equal(display.errors, guessed.errors)
+
+
+def test_unknown_noise_has_no_band(frame):
+    fitted = DPKBinsDiscretizer(8, mechanism="agg_tree").fit(frame)
+    display = DPQuantileDisplay.from_estimator(fitted)
+    assert display.errors is None and "noise" not in display.ax_.get_legend().get_texts()[0]._text
+
+
+def test_other_estimators_are_named(frame):
+    private = DPKBinsDiscretizer(3).fit(frame)
+    plain = private.to_sklearn()
+    for other in (plain, Pipeline([("bins", private)]), DPKBinsDiscretizer, None):
+        words = "must be a fitted transformer of dpq_sklearn, got an object of type "
+        with pytest.raises(TypeError, match=words + type(other).__name__):
+            DPQuantileDisplay.from_estimator(other)
+    with pytest.raises(NotFittedError):
+        DPQuantileDisplay.from_estimator(DPKBinsDiscretizer(3))
+
+
+def test_scaler_has_a_display(frame):
+    fitted = DPRobustScaler().fit(frame)
+    display = DPQuantileDisplay.from_estimator(fitted)
+    assert np.array_equal(display.values, fitted.quantiles_[:, 0])
+    assert display.shares.tolist() == [0.25, 0.5, 0.75] and display.errors.shape == (3,)
+
+
+@pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
+def test_no_histogram_without_public_data(estimator, frame):
     display = DPQuantileDisplay.from_estimator(estimator.fit(frame.to_numpy()), feature=1)
-    assert display.errors is None and display.x_public is None
+    assert display.x_public is None
     assert len(display.figure_.axes) == 1
     assert display.ax_.get_xlabel() == "x1"
 
 
 @pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
-def test_public_rows_give_a_histogram_and_the_number_of_rows(estimator, frame):
+def test_public_rows_give_a_histogram(estimator, frame):
     _, ax = matplotlib.pyplot.subplots()
     public = frame.iloc[:100]
     display = DPQuantileDisplay.from_estimator(estimator.fit(frame), X_public=public, ax=ax)
     assert display.ax_ is ax and len(display.figure_.axes) == 2
     assert np.array_equal(display.x_public, public["age"])
-    assert display.errors is not None
 
 
 @pytest.mark.parametrize("feature", ["height", 2, -1, 1.5, None])
