@@ -2,10 +2,9 @@
 What do exact bins give away?
 =============================
 
-Bin edges look harmless: they are a few numbers about thousands of people. But exact edges are
-functions of single rows. The last edge of scikit-learn's ``KBinsDiscretizer`` *is* the largest
-value, and every other edge moves when a row comes or goes. Private edges are drawn at random, and
-hardly change their distribution.
+Bin edges look harmless: they are a few numbers about hundreds of people. But an exact edge is a
+function of single rows, and moves when a row comes or goes. Whoever knows the other rows sees it
+move. A private edge is drawn at random, and a row more or less hardly changes its distribution.
 """
 
 import matplotlib.pyplot as plt
@@ -15,63 +14,52 @@ from sklearn.preprocessing import KBinsDiscretizer
 from dpq_sklearn import DPKBinsDiscretizer
 
 # %%
-# The salaries of a company, without Ada and with her. She earns the most.
-rng = np.random.default_rng(0)
-without_ada = rng.lognormal(10.7, 0.35, size=(1_000, 1)).round()
-with_ada = np.append(without_ada, [[198_000.0]], axis=0)
+# The salaries of a company, without Ada and with her.
+rng = np.random.default_rng(2)
+without_ada = rng.lognormal(10.7, 0.35, size=(200, 1)).round()
+with_ada = np.append(without_ada, [[98_000.0]], axis=0)
+people = {"Ada is there": with_ada, "Ada is not there": without_ada}
 
 # %%
-# Somebody sees the last edge of four bins. If the edges are exact, one look tells whether Ada was
-# there, and what she earns.
+# Four bins, and the edge above which the best paid quarter begins. If it is exact, one look tells
+# whether Ada was there. (The outer edges tell even more: exact ones are the smallest and the
+# largest salary.)
 exact_bins = KBinsDiscretizer(4, encode="ordinal", strategy="quantile", subsample=None)
 if "quantile_method" in exact_bins.get_params():
     exact_bins.set_params(quantile_method="averaged_inverted_cdf")
-exact = {
-    "Ada is there": exact_bins.fit(with_ada).bin_edges_[0][-1],
-    "Ada is not there": exact_bins.fit(without_ada).bin_edges_[0][-1],
-}
+exact = {label: exact_bins.fit(X).bin_edges_[0][3] for label, X in people.items()}
 for label, edge in exact.items():
-    print(f"{label + ':':18} last exact edge {edge:,.0f}")
+    print(f"{label + ':':18} exact edge {edge:,.1f}")
 
 # %%
-# Private edges are different in every fit. So look at 500 fits of each kind, which nobody outside
+# A private edge is different in every fit. So look at 500 fits of each kind, which nobody outside
 # gets to see: each fit costs ``eps=1``.
-
-
-def last_edges(X):
-    binner = DPKBinsDiscretizer(4, eps=1.0, encode="ordinal")
-    return [binner.fit(X).bin_edges_[0][-1] for _ in range(500)]
-
-
-private = {"Ada is there": last_edges(with_ada), "Ada is not there": last_edges(without_ada)}
+binner = DPKBinsDiscretizer(4, eps=1.0, encode="ordinal")
+private = {
+    label: np.array([binner.fit(X).bin_edges_[0][3] for _ in range(500)])
+    for label, X in people.items()
+}
 
 # %%
-# Above, the two exact edges are far apart. Below, the two distributions of the private edge nearly
-# coincide: an edge that somebody sees could come from either of them. eps limits how sure anybody
-# can become. With ``eps=1`` a guess of 50% can become 73%, for every row and whatever else is
-# known.
-fig, (top, bottom) = plt.subplots(
-    2, 1, figsize=(6.4, 4.4), height_ratios=(1, 2), layout="constrained"
-)
+# The two lines are the exact edges, and the two histograms are what a private fit may release. The
+# lines are apart. The histograms overlap: an edge that somebody sees could come from either of
+# them. eps limits how sure anybody can become. With ``eps=1`` a guess of 50% can become 73%, for
+# every row and whatever else is known.
+fig, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
 styles = {"Ada is there": ("#D55E00", "-"), "Ada is not there": ("#0072B2", "--")}
+limits = 53.0, 60.0
 for label, (color, line) in styles.items():
-    top.axvline(exact[label] / 1000, color=color, linestyle=line, lw=3)
-    edges = np.divide(private[label], 1000)
-    bottom.hist(
-        edges, np.linspace(64.5, 69.5, 26), histtype="step", color=color, linestyle=line, lw=2
-    )
-    bottom.plot([], color=color, linestyle=line, lw=2, label=label)
-top.annotate(
-    "Ada's salary", (exact["Ada is there"] / 1000, 0.5), (-8, 0), textcoords="offset points",
-    ha="right", va="center", color="#D55E00",
-)  # fmt: skip
-top.set(title="Exact bins: the last edge tells whether Ada is there", yticks=[], xlim=(50, 215))
-bottom.set(
-    title="Private bins, eps = 1: it hardly tells",
-    xlabel="last edge of four bins of 1,000 salaries, thousand euros",
-    ylabel="fits out of 500",
+    ax.axvline(exact[label] / 1000, color=color, linestyle=line, lw=2, label=f"exact, {label}")
+    ax.hist(
+        private[label] / 1000, np.linspace(*limits, 29), histtype="stepfilled", alpha=0.3,
+        color=color, ec=color, linestyle=line, lw=1.5, label=f"private, {label}",
+    )  # fmt: skip
+ax.set(
+    title="The exact edge tells whether Ada is there.\nThe private one hardly does.",
+    xlabel="edge of the best paid quarter of 200 salaries, thousand euros",
+    ylabel="private fits out of 500, eps = 1",
+    xlim=limits,
 )
-bottom.legend(frameon=False)
-for ax in (top, bottom):
-    ax.spines[["top", "right"]].set_visible(False)
+ax.legend(frameon=False)
+ax.spines[["top", "right"]].set_visible(False)
 plt.show()
