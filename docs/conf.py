@@ -9,12 +9,15 @@ from sys import path as import_path
 from textwrap import shorten
 
 from docutils import nodes
+from pygments.lexers import PostgresLexer
 
 import dpq_sklearn
 from dpq_sklearn.home import SOURCE
 
 HERE = Path(__file__).parent
-import_path.insert(0, str(HERE))  # for gallery_style
+import_path.insert(0, str(HERE))  # for gallery_style and source_pages
+
+from source_pages import link_to_source  # noqa: E402
 
 project = "dpq_sklearn"
 author = "The dpq_sklearn developers"
@@ -24,13 +27,14 @@ release = version = dpq_sklearn.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.linkcode",
     "sphinx.ext.mathjax",
-    "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "source_pages",
 ]
 templates_path = ["_templates"]
 exclude_patterns = [
@@ -53,6 +57,7 @@ toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False  # the class template lists them
 numpydoc_xref_param_type = False
 autodoc_typehints = "none"  # docstrings say more
+linkcode_resolve = link_to_source
 
 copybutton_exclude = ".linenos, .gp, .go"  # neither prompts nor output are copied
 
@@ -130,7 +135,26 @@ def describe_page(app, pagename, templatename, context, doctree):
     context["metatags"] += f'\n<meta name="description" content="{description}" />'
 
 
+def hide_unknown(app, what, name, thing, options, signature, return_annotation):
+    """Leave out of `fit` what is only there to refuse it in words."""
+    if signature:
+        return signature.replace(", **unknown", ""), return_annotation
+    return None
+
+
+def hide_unknown_parameter(app, what, name, thing, options, lines):
+    """Leave the same out of the list of parameters."""
+    for number, line in enumerate(lines):
+        if line.startswith("**unknown"):
+            del lines[number : number + 2]
+            break
+
+
 def setup(app):
+    app.add_lexer("sql", PostgresLexer)
+    app.connect("autodoc-process-signature", hide_unknown)
+    # numpydoc reads the list at its own priority.
+    app.connect("autodoc-process-docstring", hide_unknown_parameter, priority=100)
     app.connect("source-read", link_to_pages)
     app.connect("missing-reference", link_to_other_project)
     app.connect("html-page-context", describe_page)
