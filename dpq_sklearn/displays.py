@@ -49,6 +49,11 @@ class DPQuantileDisplay:
     ax_, figure_ : matplotlib Axes, matplotlib Figure
         What was drawn on.
 
+    See Also
+    --------
+    DPQuantileTransformer : A distribution to draw.
+    DPKBinsDiscretizer : Edges to draw.
+
     Examples
     --------
     >>> import numpy as np

@@ -108,6 +108,7 @@ def test_public_objects_have_words_and_an_example(thing):
     assert docstring and not docstring.startswith(thing.__name__)
     if not (inspect.isclass(thing) and issubclass(thing, Exception)):
         assert "\nExamples\n" in docstring and ">>> " in docstring
+    assert "\nSee Also\n" in docstring
     for where, owner, _ in public_functions(thing):
         assert inspect.getdoc(owner), where
 

@@ -45,6 +45,12 @@ class PrivacyLoss:
     time : str or None, default=None
         When the price was paid, in UTC.
 
+    See Also
+    --------
+    privacy_of : The loss of a whole estimator.
+    PrivacyLedger : Adds losses up across processes and days.
+    privacy_statement : The same in words, on a page.
+
     Examples
     --------
     >>> from dpq_sklearn import PrivacyLoss

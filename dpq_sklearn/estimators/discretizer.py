@@ -55,6 +55,12 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     NaN are ignored by `fit`; `transform` gives NaN (ordinal) or a block of zeros (one-hot).
     Infinities fall into the outermost bins.
 
+    See Also
+    --------
+    DPQuantileTransformer : A uniform or normal distribution instead of bins.
+    suggest_n_bins : How many bins the rows and the budget allow.
+    to_sklearn : Whole pipelines without a trace of this package.
+
     Examples
     --------
     >>> import numpy as np

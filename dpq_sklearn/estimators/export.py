@@ -30,6 +30,11 @@ def to_sklearn(estimator):
     scikit-learn's KBinsDiscretizer raises on missing values, which :class:`DPKBinsDiscretizer`
     keeps. ``DPKBinsDiscretizer.to_sklearn(missing="first_bin")`` puts them into the first bin.
 
+    See Also
+    --------
+    DPKBinsDiscretizer : Has a method of this name, as all transformers do.
+    privacy_of : What a whole estimator has cost.
+
     Examples
     --------
     >>> import numpy as np

@@ -55,6 +55,12 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     NaN are ignored by `fit` and kept by `transform`; infinities go to the ends.
 
+    See Also
+    --------
+    DPKBinsDiscretizer : Bins instead of a distribution.
+    DPRobustScaler : Private medians and ranges, for models that want a scale.
+    DPQuantileDisplay : Draws the distribution with its noise.
+
     Examples
     --------
     >>> import numpy as np

@@ -61,6 +61,11 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     NaN are ignored by `fit` and kept by `transform`; infinities are clipped, or stay.
 
+    See Also
+    --------
+    DPQuantileTransformer : Maps the whole distribution.
+    DPKBinsDiscretizer : Bins instead of a scale.
+
     Examples
     --------
     >>> import numpy as np

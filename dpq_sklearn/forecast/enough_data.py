@@ -42,6 +42,11 @@ class PrivacyNoiseWarning(UserWarning):
     """The data are too few for the budget: what was released is mostly noise.
 
     It is decided by released numbers and public facts, so it tells nothing more about the data.
+
+    See Also
+    --------
+    suggest_n_bins : How many bins the rows and the budget allow.
+    DPKBinsDiscretizer : Its `quality_report` has the error of each feature.
     """
 
 

@@ -94,6 +94,11 @@ def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolera
     n_bins : int
         From 2 to 64; or 1, with a :class:`PrivacyNoiseWarning`, if 2 bins are too many.
 
+    See Also
+    --------
+    expected_rank_error : The error of each edge, in rows.
+    DPKBinsDiscretizer : ``n_bins="auto"`` goes by a private count instead of a guess.
+
     Examples
     --------
     >>> from dpq_sklearn import suggest_n_bins

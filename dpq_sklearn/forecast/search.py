@@ -86,6 +86,11 @@ def plan_search(estimator, *, cv=None, n_features=None):
     RandomizedSearchCV without a `random_state` is planned as if it drew its most expensive
     candidate every time.
 
+    See Also
+    --------
+    PrivacyLedger : Pays for every fit, and refuses what it cannot pay.
+    privacy_of : What a fitted estimator has cost.
+
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression

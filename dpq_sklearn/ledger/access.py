@@ -20,6 +20,11 @@ class BudgetExceededError(ValueError):
 
     Its attributes are `asked`, the :class:`PrivacyLoss` of the release, and `left`, as
     :meth:`PrivacyLedger.remaining` states it.
+
+    See Also
+    --------
+    PrivacyLedger : The budget that is exceeded.
+    plan_search : Whether it can pay for a search, beforehand.
     """
 
     def __init__(self, message, asked=None, left=None):

@@ -7,7 +7,13 @@ from typing import NamedTuple
 
 
 class LedgerError(RuntimeError):
-    """A ledger cannot be used, for it is missing, locked, damaged, out of reach or the like."""
+    """A ledger cannot be used, for it is missing, locked, damaged, out of reach or the like.
+
+    See Also
+    --------
+    PrivacyLedger : What it is about.
+    BudgetExceededError : A ledger that can be used, but cannot pay.
+    """
 
 
 class Caps(NamedTuple):

@@ -45,6 +45,11 @@ def dp_count(
     **Privacy.** Neighbours: `x` with one row, or all rows of a person, added or removed, which
     changes the count by 1. The noise is discrete: Laplace for `eps`, Gaussian for `rho`.
 
+    See Also
+    --------
+    dp_histogram : Counts between given edges.
+    PrivacyLedger : Keeps count of what is spent.
+
     Examples
     --------
     >>> import numpy as np
@@ -110,6 +115,11 @@ def dp_histogram(
     **Privacy.** Neighbours: `x` with one row, or all rows of a person, added or removed. A row is
     in one bin at most, and the weights of a person's rows sum to at most 1, so the counts change by
     at most 1 in all. The noise is discrete: Laplace for `eps`, Gaussian for `rho`.
+
+    See Also
+    --------
+    dp_count : The number of rows alone.
+    DPKBinsDiscretizer : Finds edges that are private, too.
 
     Examples
     --------

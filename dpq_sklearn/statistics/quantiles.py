@@ -92,6 +92,12 @@ def dp_quantiles(
     values returned are (eps, delta)-DP (or rho-zCDP) functions of `x`, for one call. Every call
     spends anew.
 
+    See Also
+    --------
+    sanitize : Many points with about the distribution of the column.
+    expected_rank_error : How far off they will be.
+    DPQuantileTransformer : The same for a table, in a pipeline.
+
     Examples
     --------
     >>> import numpy as np
@@ -180,6 +186,11 @@ return_privacy
     Notes
     -----
     **Privacy.** That of :func:`dp_quantiles` with `n_samples` quantiles.
+
+    See Also
+    --------
+    dp_quantiles : A few quantiles, more accurately.
+    rank_error_bound : How far off all of them can be.
 
     Examples
     --------
