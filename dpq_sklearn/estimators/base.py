@@ -1,5 +1,6 @@
 """What the transformers share: from `fit(X)` to the released quantiles of every feature."""
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -35,7 +36,12 @@ from dpq_sklearn.estimators.report import make_report
 from dpq_sklearn.forecast.enough_data import cautious_count, chosen_plan, errors_in_bins
 from dpq_sklearn.home import DOCUMENTATION, template_of_doc_links
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.reading.containers import checked_table, library_of, no_data_in_frames
+from dpq_sklearn.reading.containers import (
+    checked_table,
+    library_of,
+    no_data_in_frames,
+    no_table_in_words,
+)
 from dpq_sklearn.reading.engines.protocol import RowMap
 from dpq_sklearn.reading.engines.registry import collection_of
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
@@ -231,12 +237,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         self : object
             The fitted transformer.
         """
-        is_lazy = type(batches).__name__ == "LazyFrame" or library_of(batches) == "pyspark"
-        if is_lazy or hasattr(batches, "shape") or isinstance(batches, (str, bytes, dict)):
-            raise TypeError(
-                "batches must be an iterable of tables, got a single "
-                f"{type(batches).__name__}: use fit, or put it into a list."
-            )
+        _refuse_what_is_no_batches(batches)
         if groups is not None and groups_are_whole is not True:
             raise ValueError(
                 "groups need groups_are_whole=True in fit_batches: all rows of a person must be in "
@@ -266,7 +267,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     def _checked_batches(self, batches, groups):
         """Yield each batch as a checked table with its groups, or None."""
         for number, (batch, labels) in enumerate(_with_labels(batches, groups)):
-            X = self._checked_table(batch, reset=number == 0, least=0)
+            X = self._checked_table(batch, reset=number == 0, least=0, name="each batch")
             refuse_private_rows(self.prior, batch)
             if groups is not None:
                 labels = checked_groups(labels, X.shape[0])
@@ -406,9 +407,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """
         raise NotImplementedError
 
-    def _checked_table(self, X, *, reset, least=1):
+    def _checked_table(self, X, *, reset, least=1, name="X"):
         """Return `X` after checks of its types, shape and names, for `read_matrix`."""
-        X = checked_table(X)
+        X = checked_table(X, name)
 
         # scikit-learn refuses in its own words. It gets zeros, so it can quote no cell.
         if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:
@@ -523,6 +524,20 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _refuse_what_is_no_batches(batches):
+    """Raise for a single table, and for what holds no tables; reads nothing."""
+    kind = type(batches).__name__
+    if kind == "LazyFrame":
+        what = "a single LazyFrame: pass its collect_batches(), or fit its collect()"
+    elif hasattr(batches, "shape") or library_of(batches) == "pyspark":
+        what = f"a single {kind}: use fit, or put it into a list"
+    elif isinstance(batches, (str, bytes, Mapping)) or not hasattr(batches, "__iter__"):
+        what = no_table_in_words(batches)
+    else:
+        return
+    raise TypeError(f"batches must be an iterable of tables, got {what}.")
 
 
 def _with_labels(batches, groups):

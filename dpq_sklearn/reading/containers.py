@@ -11,9 +11,11 @@ An exception is an output, and so is a warning. Therefore reading has two steps:
 
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from numbers import Real
+from os import PathLike
 from traceback import clear_frames
 
 import numpy as np
@@ -33,30 +35,41 @@ _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 _ROWS_AT_ONCE = 2048
+_A_COLUMN = "a column or an array"
 
 
-def checked_table(X):
+def checked_table(X, name="X"):
     """Return `X` as a table or an array that has a shape and dtypes, or raise; no cell decides."""
-    X = _with_dtypes(X, "X")
+    is_list = isinstance(X, (list, tuple))
+    X = _with_dtypes(X, name, "a table or an array")
     if type(X).__name__ == "RecordBatch":  # scikit-learn finds the names of a table only
         X = sys.modules["pyarrow"].Table.from_batches([X])
     if _n_dimensions(X) < 2:
-        raise ValueError(
-            f"Expected 2D array, got {_n_dimensions(X)}D array instead. Reshape your data either "
-            "using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) "
-            "if it contains a single sample. The rows of a list must have one length."
-        )
+        raise ValueError(f"Expected 2D array, got 1D array instead. {_way_to_a_table(X, is_list)}")
     _check_dtypes(X)
     return X
+
+
+def _way_to_a_table(x, is_list):
+    """Return how to make a table of what has one dimension: no name, which may be a row's label."""
+    if type(x).__name__ == "Series":
+        return 'A Series is one column: pass a table, such as df[["income"]] or X.to_frame().'
+    return (
+        "Reshape your data either using array.reshape(-1, 1) if your data has a single feature or "
+        "array.reshape(1, -1) if it contains a single sample."
+    ) + " The rows of a list must have one length." * is_list
 
 
 def checked_column(x):
     """Return `x` as an array or a series, or raise; reads no cell."""
     if hasattr(x, "__array__") and not _has_dtypes(x):
         return x  # it tells nothing before it is read, so `read_matrix` will check it
-    x = _with_dtypes(x, "x")
+    x = _with_dtypes(x, "x", _A_COLUMN)
     if _n_dimensions(x) != 1:
-        raise ValueError(f"x must be one-dimensional, got {_n_dimensions(x)} dimensions.")
+        raise ValueError(
+            f"x must be one-dimensional, got {_n_dimensions(x)} dimensions. Of a table pass one "
+            'column, such as df["income"].'
+        )
     if sparse.issparse(x):
         raise TypeError(f"x must be dense, got a {type(x).__name__}: pass x.toarray().")
     _check_dtypes(x)
@@ -82,7 +95,7 @@ def _read(X, kept_types, first_column):
         return X
     with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
         if not _has_dtypes(X):  # a column of which nothing is checked so far
-            X = checked_column(_with_dtypes(X, "x"))
+            X = checked_column(_with_dtypes(X, "x", _A_COLUMN))
         return _matrix_of(X, kept_types, first_column)
 
 
@@ -134,20 +147,49 @@ def _has_dtypes(X):
     return is_known or isinstance(X, np.ndarray) or sparse.issparse(X)
 
 
-def _with_dtypes(X, name):
-    """Return `X` if it tells its dtypes without being read, else as an array."""
+def _with_dtypes(X, name, kind):
+    """Return `X` if it tells its dtypes without being read, else as an array; raise for scalars.
+
+    `kind` is what messages say that it must be.
+    """
     X = X.to_native() if hasattr(X, "to_native") else X  # narwhals
     if type(X).__name__ == "LazyFrame":
-        raise TypeError(f"{name} must hold its rows, got a LazyFrame: pass {name}.collect().")
-    if _has_dtypes(X):
-        return X
-    with suppress(Exception):  # it may quote a cell, and would be the context of one raised here
+        raise TypeError(
+            f"{name} must hold its rows, got a LazyFrame: collect() it first, or pass its "
+            "collect_batches() to fit_batches."
+        )
+    array = X if _has_dtypes(X) else _as_array(X)
+    if array is None or _n_dimensions(array) == 0:
+        raise TypeError(f"{name} must be {kind}, got {no_table_in_words(X)}.")
+    return array
+
+
+def _as_array(X):
+    """Return `X` as an array, or None."""
+    with suppress(Exception):  # it may quote a cell, and would be the context of one raised later
         if hasattr(X, "__array__"):
             return np.asarray(X)
         if isinstance(X, (list, tuple)):  # NumPy would read what is below the masks of rows
             X = [row.tolist() if isinstance(row, np.ma.MaskedArray) else row for row in X]
         return np.array(X, dtype=object)  # a list has no dtype, so it is one of objects
-    raise TypeError(f"{name} must be a table or an array, got an object of {type(X).__name__}.")
+    return None
+
+
+def no_table_in_words(thing):
+    """Return what a thing is that is no table, and what to do; it may be a cell, so only its type.
+
+    A text is nearly always the name of a file.
+    """
+    kind = type(thing).__name__
+    if thing is None:
+        return "None"
+    if isinstance(thing, (str, bytes, PathLike)):
+        return f"a {kind}: read the file first, for example with pandas.read_csv"
+    if isinstance(thing, Mapping):
+        return f"a {kind}: make a table of it, for example with pandas.DataFrame"
+    if isinstance(thing, Iterator):
+        return f"a {kind}: fit_batches takes tables that come one after another"
+    return f"an object of type {kind}"
 
 
 def _check_dtypes(X):
