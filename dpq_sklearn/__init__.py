@@ -16,6 +16,7 @@ from dpq_sklearn.ledger.ledger import PrivacyLedger
 from dpq_sklearn.statements.privacy_of import privacy_of
 from dpq_sklearn.statements.statement import privacy_statement
 from dpq_sklearn.statistics.counts import dp_count, dp_histogram
+from dpq_sklearn.statistics.describe import dp_describe
 from dpq_sklearn.statistics.quantiles import dp_quantiles, sanitize
 from dpq_sklearn.version import __version__  # noqa: F401
 
@@ -30,6 +31,7 @@ __all__ = [
     "PrivacyLoss",
     "PrivacyNoiseWarning",
     "dp_count",
+    "dp_describe",
     "dp_histogram",
     "dp_quantiles",
     "expected_rank_error",

@@ -125,7 +125,14 @@ def test_public_functions_list_their_parameters_and_returns(thing):
 
 @pytest.mark.parametrize(
     "name",
-    ["DPKBinsDiscretizer", "DPQuantileTransformer", "DPRobustScaler", "dp_quantiles", "sanitize"],
+    [
+        "DPKBinsDiscretizer",
+        "DPQuantileTransformer",
+        "DPRobustScaler",
+        "dp_quantiles",
+        "sanitize",
+        "dp_describe",
+    ],
 )
 def test_releases_state_their_privacy(name):
     assert "**Privacy.**" in inspect.getdoc(getattr(dpq_sklearn, name))

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyLedger
+from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyLedger, dp_describe
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.reading.engines.registry import collection_of
 
@@ -358,3 +358,21 @@ def test_an_executor_that_dies_changes_nothing(tmp_path):
     assert result.returncode == 0, result.stderr[-2000:]
     assert (tmp_path / "reads" / "died").exists()
     assert int(result.stdout.rpartition("most reads of a partition: ")[2]) >= 2
+
+
+@pytest.mark.parametrize("groups", [None, "who"])
+def test_columns_of_numbers_are_described_and_labels_are_not(groups, spark, frame):
+    frame = frame.assign(text="x", truth=True)
+    described = dp_describe(in_spark(spark, frame), groups=groups, random_state=0)
+    if groups is None:
+        expected = dp_describe(iter([frame]), random_state=0)
+        assert list(expected.columns) == [*FEATURES, "who"]
+        assert described.equals(expected)
+    else:
+        assert list(described.columns) == FEATURES
+        assert abs(described.loc["count", "year"] - frame["who"].nunique()) < 200
+
+    with pytest.raises(
+        ValueError, match=r"is a number, got 'text' \(string\), 'truth' \(boolean\)"
+    ):
+        dp_describe(in_spark(spark, frame[["text", "truth"]]))

@@ -80,8 +80,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         that were declared, and not guessed from the values as by ``read_csv``.
     prior : array-like, fitted transformer or None, default=None
         Public rows with the same columns, or an earlier release: a fitted transformer of this
-        package, or what its `to_sklearn` returned. The quantiles are looked for where the prior has
-        them, at no cost; a wrong prior costs little accuracy. Never a part of the private rows.
+        package, what its `to_sklearn` returned, or a table of :func:`dp_describe`. The quantiles
+        are looked for where the prior has them, at no cost; a wrong prior costs little accuracy.
+        Never a part of the private rows.
     feature_weights : array-like, dict or None, default=None
         Weights by which the features share the budget. None is equal shares.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"

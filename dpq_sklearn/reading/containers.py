@@ -40,13 +40,19 @@ _A_COLUMN = "a column or an array"
 
 def checked_table(X, name="X"):
     """Return `X` as a table or an array that has a shape and dtypes, or raise; no cell decides."""
+    X = table_with_dtypes(X, name)
+    _check_dtypes(X)
+    return X
+
+
+def table_with_dtypes(X, name="X"):
+    """Return `X` as a table or an array with a shape and dtypes, whatever these are, or raise."""
     is_list = isinstance(X, (list, tuple))
     X = _with_dtypes(X, name, "a table or an array")
     if type(X).__name__ == "RecordBatch":  # scikit-learn finds the names of a table only
         X = sys.modules["pyarrow"].Table.from_batches([X])
     if _n_dimensions(X) < 2:
         raise ValueError(f"Expected 2D array, got 1D array instead. {_way_to_a_table(X, is_list)}")
-    _check_dtypes(X)
     return X
 
 
@@ -208,7 +214,7 @@ def _check_dtypes(X):
     if hasattr(X, "dtype"):  # all columns of an array have the same one
         wrong = wrong[:1]
     kinds = {getattr(dtype, "kind", None) for _, dtype in wrong}
-    words = dict.fromkeys(_word(dtype) for _, dtype in wrong)
+    words = dict.fromkeys(word_of_dtype(dtype) for _, dtype in wrong)
     prefix = "Complex data not supported: " if "c" in kinds else ""
     advice = _ABOUT_OBJECTS if "object" in {word.lower() for word in words} else ""
     raise ValueError(
@@ -217,7 +223,7 @@ def _check_dtypes(X):
     )
 
 
-def _word(dtype):
+def word_of_dtype(dtype):
     """Return the name of a dtype without categories, fill values or the length of text."""
     kind = getattr(dtype, "kind", None)
     return _NAMES_OF_KINDS.get(kind) or re.match(r"\w*(\[\w+\])?", str(dtype)).group()

@@ -1,4 +1,4 @@
-"""The parameter `prior`: public rows, or a transformer that was fitted before.
+"""The parameter `prior`: public rows, a description, or a transformer that was fitted before.
 
 A prior made of the private rows themselves would be a leak that no code can see. What can be seen,
 the same object or memory that both share, is refused.
@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpq_sklearn.checks import shown
 from dpq_sklearn.mechanisms.prior import Prior
 from dpq_sklearn.reading.containers import checked_column, checked_table, read_matrix
+from dpq_sklearn.reading.descriptions import read_description
 from dpq_sklearn.reading.shared_memory import share_memory
 
 
@@ -20,6 +21,10 @@ def priors_of_features(prior, n_features, names=None):
     if hasattr(prior, "get_params"):
         found = _of_transformer(prior)
         what = "features"
+    elif (described := read_description(prior)) is not None:
+        prior = described.table
+        found = [_of_quantiles(described.probabilities, values) for values in described.values.T]
+        what = "columns"
     else:
         prior = checked_table(prior)
         found = list(map(Prior.of_numbers, read_matrix(prior).astype(np.float64).T))
@@ -71,6 +76,12 @@ def _of_transformer(transformer):
         "a DPKBinsDiscretizer or DPQuantileTransformer returns, got "
         f"{shown(transformer)}."
     )
+
+
+def _of_quantiles(probabilities, values):
+    """Return the prior of a column of a description, None if it has no quantiles."""
+    known = np.isfinite(values)
+    return Prior.of_release(np.array(probabilities)[known], values[known]) if known.any() else None
 
 
 def _check_names(prior, names):

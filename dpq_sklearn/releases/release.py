@@ -15,14 +15,14 @@ import numpy as np
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.engine.random import Randomness
 from dpq_sklearn.ledger.ledger import charge
-from dpq_sklearn.releases.plans import CountPlan, Plan, PlanChoice
+from dpq_sklearn.releases.plans import CountPlan, DescriptionPlan, Plan, PlanChoice
 
 
 @dataclass(frozen=True)
 class PaidPlan:
     """A plan whose price is paid: the only thing that `release` takes."""
 
-    plan: Plan | PlanChoice | CountPlan
+    plan: Plan | PlanChoice | DescriptionPlan | CountPlan
     randomness: Randomness
     loss: PrivacyLoss  # what was paid
 

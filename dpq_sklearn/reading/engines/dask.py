@@ -5,7 +5,7 @@ send back summaries; these are merged as a tree, and the release happens once, o
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import dask
@@ -24,6 +24,7 @@ from dpq_sklearn.reading.engines.parts import (
 from dpq_sklearn.reading.engines.people import keys_of_labels, summary_of_people
 from dpq_sklearn.reading.engines.protocol import check_output
 from dpq_sklearn.reading.groups import checked_groups
+from dpq_sklearn.reading.quantities import positions_of_quantities
 from dpq_sklearn.reading.sources import Records
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION
 
@@ -116,6 +117,18 @@ class DaskCollection:
 
         ones = np.ones((1, X.shape[1]), dtype=float if X.dtype.kind == "O" else X.dtype)
         return sparse.csr_array(ones) if sparse.issparse(X._meta) else ones
+
+    def quantities(self):
+        """Return the collection without the columns of other types, but with that of labels."""
+        if not self._is_frame:
+            positions_of_quantities(np.empty((0, self.X.shape[1]), dtype=self.X.dtype))
+            return self
+
+        features = self._features._meta
+        kept = [features.columns[position] for position in positions_of_quantities(features)]
+        if self.groups is not None and self._are_groups_a_column:
+            kept.append(self.groups)
+        return replace(self, X=self.X[kept])
 
     @property
     def _features(self):

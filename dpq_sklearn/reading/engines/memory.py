@@ -1,8 +1,9 @@
 """Tables in memory: the engine that needs none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpq_sklearn.reading.groups import checked_groups
+from dpq_sklearn.reading.quantities import table_of_quantities
 from dpq_sklearn.reading.sources import Table
 
 
@@ -16,6 +17,10 @@ class MemoryCollection:
     def typed_rows(self):
         """Return the table itself."""
         return self.X
+
+    def quantities(self):
+        """Return the table without the columns of other types."""
+        return replace(self, X=table_of_quantities(self.X))
 
     def source(self, table, n_jobs):
         """Return a source that sorts the columns in threads."""

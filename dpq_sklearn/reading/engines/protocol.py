@@ -30,6 +30,12 @@ class Collection(Protocol):
         be no table of numbers.
         """
 
+    def quantities(self):
+        """Return the collection without the columns whose types are no quantities.
+
+        A column of labels stays. Raises if no other one is left. Types decide, and nothing else.
+        """
+
     def source(self, table, n_jobs):
         """Return the source of a fit; `table` are the typed rows after their checks.
 

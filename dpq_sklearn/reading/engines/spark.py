@@ -11,7 +11,7 @@ Executors find this package as any other: it has to be installed there, or sent 
 import pickle
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -28,6 +28,7 @@ from dpq_sklearn.reading.engines.parts import (
 )
 from dpq_sklearn.reading.engines.people import summary_of_people
 from dpq_sklearn.reading.engines.protocol import check_output
+from dpq_sklearn.reading.quantities import named_types, no_quantities
 from dpq_sklearn.reading.sources import Records
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, merge
 
@@ -122,6 +123,26 @@ class SparkCollection:
             [pa.array([1]).cast(arrow_type) for arrow_type in arrow_types],
             names=names,
         )
+
+    def quantities(self):
+        """Return the DataFrame without the columns of other types, but with that of labels."""
+        fields = self.X.schema.fields
+        features = [
+            position
+            for position, field in enumerate(fields)
+            if isinstance(field.dataType, types.NumericType) and field.name != self.groups
+        ]
+        if not features:
+            words = ((field.name, field.dataType.simpleString()) for field in fields)
+            raise ValueError(no_quantities(named_types(words)))
+
+        kept = [
+            position
+            for position, field in enumerate(fields)
+            if position in features or field.name == self.groups
+        ]
+        columns = _numbered_columns(self.X).select(*map(str, kept))
+        return replace(self, X=columns.toDF(*(fields[position].name for position in kept)))
 
     def source(self, table, n_jobs):
         """Return the collection itself."""

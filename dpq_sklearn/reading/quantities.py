@@ -1,0 +1,74 @@
+"""Quantities: the columns of a table whose types are numbers, as `DataFrame.describe` takes them.
+
+Types and names are public, and nothing else decides. Booleans and categories are no quantities, and
+neither are columns of objects, whatever their cells are.
+"""
+
+import re
+
+import numpy as np
+from scipy import sparse
+
+from dpq_sklearn.reading.containers import columns_of, table_with_dtypes, word_of_dtype
+
+# What the names of other libraries' dtypes begin with.
+_QUANTITIES = r"(?i)(sparse\[)?(u?int\d|(half)?float|double|decimal)"
+
+
+def table_of_quantities(X, name="table"):
+    """Return a table without the columns of other types, or raise; reads no cell."""
+    X = table_with_dtypes(X, name)
+    if sparse.issparse(X):
+        raise TypeError(f"{name} must be dense, got a {type(X).__name__}: pass {name}.toarray().")
+    if len(X.shape) != 2:
+        raise ValueError(f"{name} must have two dimensions, got {len(X.shape)}.")
+
+    positions = positions_of_quantities(X, name)
+    if len(positions) == X.shape[1]:
+        return X
+    # By position, as names may occur twice.
+    if hasattr(X, "iloc"):
+        return X.iloc[:, positions]
+    return X.select(positions) if hasattr(X, "column_names") else X[:, positions]
+
+
+def positions_of_quantities(X, name="table"):
+    """Return which columns of a table with dtypes are quantities: at least one, or raises."""
+    dtypes = columns_of(X)[1]
+    positions = [position for position, dtype in enumerate(dtypes) if are_quantities(dtype)]
+    if positions:
+        return positions
+
+    words = list(map(word_of_dtype, dtypes))
+    if isinstance(X, np.ndarray) and words:  # a list has no types, so it is one of objects
+        raise ValueError(no_quantities(f"an array or a list of {words[0]}", name))
+    raise ValueError(no_quantities(named_types(zip(names_of(X), words, strict=True)), name))
+
+
+def no_quantities(got, name="table"):
+    """Return the message for a table of which no column is left."""
+    return (
+        f"{name} must have a column whose type is a number, got {got}. Objects may be text: "
+        "convert them, with pd.to_numeric or astype."
+    )
+
+
+def named_types(names_and_words):
+    """Return the names of columns with their types, in words."""
+    return ", ".join(f"{name!r} ({word})" for name, word in names_and_words) or "no columns"
+
+
+def are_quantities(dtype):
+    """Return whether a dtype says that it holds numbers, neither booleans nor categories."""
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "iuf"
+    return re.match(_QUANTITIES, str(dtype)) is not None
+
+
+def names_of(X):
+    """Return the names of the columns of a table with dtypes; of an array their numbers."""
+    if hasattr(X, "iloc"):
+        return list(X.columns)
+    if hasattr(X, "column_names"):  # Arrow
+        return list(X.column_names)
+    return list(X.columns) if hasattr(X, "columns") else list(range(X.shape[1]))

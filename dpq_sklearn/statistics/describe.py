@@ -1,0 +1,189 @@
+"""A private description of a table: how many values its columns have, and their quantiles."""
+
+import numpy as np
+
+from dpq_sklearn.accounting.budgets import TotalBudget
+from dpq_sklearn.checks import checked_decimals, checked_probabilities, shown
+from dpq_sklearn.engine.random import make_randomness
+from dpq_sklearn.estimators.parameters import lattices_of_features
+from dpq_sklearn.mechanisms.registry import checked_mechanism
+from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
+from dpq_sklearn.reading.descriptions import (
+    check_container,
+    make_description,
+    read_description,
+)
+from dpq_sklearn.reading.engines.batches import BatchesOfQuantities
+from dpq_sklearn.reading.engines.registry import collection_of
+from dpq_sklearn.reading.groups import neighbours_of
+from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
+from dpq_sklearn.reading.quantities import names_of, table_of_quantities
+from dpq_sklearn.reading.schema import dtypes_of
+from dpq_sklearn.releases.plans import plan_description
+from dpq_sklearn.releases.release import pay, release
+from dpq_sklearn.releases.request import Column, Request
+
+
+def dp_describe(
+    table,
+    percentiles=(0.05, 0.25, 0.5, 0.75, 0.95),
+    *,
+    eps=1.0,
+    delta=0.0,
+    rho=None,
+    bounds=None,
+    decimals=None,
+    prior=None,
+    mechanism="aq",
+    groups=None,
+    n_jobs=None,
+    random_state=None,
+    ledger=None,
+    return_privacy=False,
+):
+    """Describe the numeric columns of a table: counts and quantiles, all for one budget.
+
+    Like :meth:`pandas.DataFrame.describe`. There is no mean, no minimum and no maximum: these are
+    at the mercy of one row. Nothing need be known of the columns.
+
+    Parameters
+    ----------
+    table : {pandas, polars, Arrow, dask or Spark table, NumPy or dask array, iterator}
+        The private rows. Columns whose types are no numbers are left out, whatever is in them:
+        text, objects, booleans, categories, dates. NaN and missing values are not counted,
+        infinities are clipped. An iterator yields tables with the same columns, each a part of the
+        rows.
+    percentiles : array-like of float, default=(0.05, 0.25, 0.5, 0.75, 0.95)
+        Which quantiles: distinct, each strictly between 0 and 1.
+    eps : float or None, default=1.0
+        Privacy budget of the whole description, which the columns share equally. None if `rho` is
+        given.
+    delta : float, default=0.0
+        With ``delta > 0`` the release is (eps, delta)-DP, which helps with three columns or more.
+    rho : float or None, default=None
+        Budget in zero-concentrated DP instead, with ``eps=None``.
+    bounds : None, pair, list of pairs or dict, default=None
+        Public bounds, never taken from the data: one pair ``(low, high)`` for all columns that are
+        described, or one for each, by position or name. None is an open end.
+    decimals : None, int, array-like, dict or "schema", default=None
+        How many decimals the numbers have, where that is publicly known: one for all columns that
+        are described, or one for each; see :func:`dp_quantiles`.
+    prior : DataFrame, array-like, fitted transformer or None, default=None
+        Public rows with the same columns, or an earlier release: a description, or a fitted
+        transformer. The quantiles are looked for where the prior has them, at no cost. Never a part
+        of `table`.
+    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
+        What finds the quantiles, as in :func:`dp_quantiles`.
+    groups : array-like of shape (n_samples,), str or None, default=None
+        Whose row each one is, as in :meth:`DPKBinsDiscretizer.fit`: the promise is for people then,
+        each of a person's k rows weighs 1/k, and so it counts. Not for iterators.
+    n_jobs : int or None, default=None
+        Number of threads, as in joblib. The result does not depend on it.
+    random_state, ledger, return_privacy
+        As in :func:`dp_quantiles`. A description is one entry of a ledger.
+
+    Returns
+    -------
+    description : pandas or polars DataFrame
+        The columns that are described, with the rows "count", "5%", and so on. Counts are whole
+        numbers, at least 0; they get a fifth of the budget. For polars it is a polars DataFrame
+        with the labels of the rows in a column "statistic", for all else one of pandas, which has
+        to be installed.
+    privacy : PrivacyLoss
+        What the release cost. Only if `return_privacy`.
+
+    See Also
+    --------
+    dp_quantiles : Quantiles of one column.
+    dp_count : The number of rows, whatever is missing in them.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: `table` with one row, or all rows of a person, added or removed. The
+    description is an (eps, delta)-DP (or rho-zCDP) function of the rows. One row changes the count
+    of each column by at most 1, and the costs of all counts and quantiles add up. Names and types
+    of the columns are taken for public, and decide which columns there are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from dpq_sklearn import dp_describe
+    >>> rng = np.random.default_rng(0)
+    >>> people = pd.DataFrame({"age": rng.normal(40, 12, size=20_000).round(), "name": "Ada"})
+    >>> people["income"] = rng.lognormal(10, 1, size=20_000).round(-2)
+    >>> dp_describe(people, eps=1.0, random_state=0)
+               age    income
+    count  19995.0   20014.0
+    5%        21.0    4220.0
+    25%       32.0   11260.0
+    50%       40.0   22000.0
+    75%       48.0   43000.0
+    95%       60.0  114200.0
+    """
+    probabilities = np.sort(checked_probabilities(percentiles, "percentiles").ravel())
+    if np.any(np.diff(probabilities) == 0):
+        raise ValueError(f"percentiles must be distinct, got {shown(percentiles)}.")
+    budget = TotalBudget(eps, delta, rho)
+    checked_mechanism(mechanism, with_groups=groups is not None)
+    if isinstance(decimals, str) and decimals != "schema":
+        checked_decimals(decimals)  # it raises
+    randomness = make_randomness(random_state)
+
+    with no_data_in_frames():
+        refuse_private_rows(prior, table)
+        collection = _quantities_in(table, groups)
+        typed_rows = checked_table(collection.typed_rows())
+        check_container(typed_rows)
+        source = collection.source(typed_rows, n_jobs)
+
+        columns = _columns(typed_rows, probabilities, bounds, decimals, prior)
+        request = Request(
+            columns=columns,
+            budget=budget,
+            mechanism_name=mechanism,
+            resolution=source.default_resolution,
+            neighbours=neighbours_of(groups),
+            is_added_up=ledger is not None,
+        )
+        plan = plan_description(request)
+
+        paid = pay(
+            plan,
+            ledger,
+            randomness,
+            what="dp_describe",
+            columns=_public_columns(typed_rows),
+            detail=f"{probabilities.size} quantiles and a count",
+        )
+        released = release(paid, source)
+
+    description = make_description(typed_rows, probabilities, released.counts, released.values)
+    return (description, paid.loss) if return_privacy else description
+
+
+def _quantities_in(table, groups):
+    """Return the columns of numbers of a table, wherever it lies, or of an iterator of tables."""
+    if hasattr(table, "__next__"):
+        return BatchesOfQuantities.of(table, groups)
+    return collection_of(table, groups).quantities()
+
+
+def _columns(typed_rows, probabilities, bounds, decimals, prior):
+    """Return what is wanted of each column, and what is publicly known about it."""
+    names = names_of(typed_rows)
+    n_columns = len(names)
+    bounds, decimals = lattices_of_features(
+        bounds, decimals, n_columns, names, dtypes_of(typed_rows)
+    )
+    is_rows = hasattr(prior, "columns") and read_description(prior) is None
+    if is_rows:  # they may have columns of other types, as the table has
+        prior = table_of_quantities(prior, "prior")
+    priors = priors_of_features(prior, n_columns, names)
+    return [Column(probabilities, *known) for known in zip(bounds, decimals, priors, strict=True)]
+
+
+def _public_columns(typed_rows):
+    """Return the names of the columns for a ledger, or how many there are."""
+    names = names_of(typed_rows)
+    return names if all(isinstance(name, str) for name in names) else len(names)
