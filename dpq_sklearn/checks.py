@@ -5,6 +5,7 @@ in logs: a scalar is printed as it is, anything else by its type.
 """
 
 import math
+from datetime import date
 from numbers import Integral, Number, Real
 from os import PathLike
 
@@ -77,9 +78,18 @@ def checked_bounds(bounds):
     else:
         return low, high
 
+    raise ValueError(f"bounds must {rule}, got {_bounds_in_words(bounds)}")
+
+
+def _bounds_in_words(bounds):
+    """Return wrong bounds as a message shows them, and what to do about dates."""
     is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
-    is_scalars = is_short and all(end is None or np.isscalar(end) for end in bounds)
-    raise ValueError(f"bounds must {rule}, got {repr(bounds) if is_scalars else shown(bounds)}.")
+    if is_short and any(isinstance(end, (date, np.datetime64)) for end in bounds):
+        kinds = ", ".join(type(end).__name__ for end in bounds)
+        return f"({kinds}). Make numbers of dates first, in the column and in its bounds alike."
+    if is_short and all(end is None or np.isscalar(end) for end in bounds):
+        return f"{bounds!r}."
+    return f"{shown(bounds)}."
 
 
 def checked_decimals(decimals):
@@ -109,7 +119,12 @@ def checked_probabilities(given, name):
     """Return numbers strictly between 0 and 1 as a float array of the shape of `given`."""
     probabilities = real_numbers(given)
     if probabilities.size == 0 or not np.all((probabilities > 0) & (probabilities < 1)):
-        raise ValueError(f"{name} must be numbers strictly between 0 and 1, got {shown(given)}.")
+        # The same words whatever the numbers are: they may be data by mistake.
+        raise ValueError(
+            f"{name} must be numbers strictly between 0 and 1, got {shown(given)}. A minimum or a "
+            "maximum is the number of one record, and is not released: use 0.01 and 0.99, or "
+            "public bounds."
+        )
     return probabilities
 
 

@@ -197,6 +197,8 @@ def test_too_little_to_be_guaranteed_raises():
         Budget(1e-9, "eps").before_rounding(10_000)
     with pytest.raises(ValueError, match="rho must be larger"):
         Budget(1e-6, "rho").before_rounding(1, 1e-3)
+    with pytest.raises(ValueError, match=r"^eps must be larger .* 1e-09 a draw is too little"):
+        Budget(1e-9, "draw").before_rounding(10_000)
 
 
 def test_an_exponential_mechanism_is_bounded_range():

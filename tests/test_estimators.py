@@ -7,6 +7,7 @@ import pickle
 import re
 import threading
 import warnings
+from inspect import signature
 
 import joblib
 import numpy as np
@@ -22,6 +23,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
+from sklearn.utils.validation import has_fit_parameter
 
 from dpq_sklearn import (
     BudgetExceededError,
@@ -45,6 +47,7 @@ with_ends = pytest.mark.parametrize("estimator", BOTH[:2], ids=lambda est: type(
 RELEASED = {"bin_edges_", "quantiles_", "center_", "scale_", "n_rows_", "error_in_bins_"}
 # Made anew by every release, from the operating system's generator and its clock.
 OF_THE_RELEASE = {"privacy_.release_id", "privacy_.time"}
+NEW_YEAR = pd.Timestamp("2020-01-01")
 
 
 @pytest.fixture
@@ -288,7 +291,11 @@ def test_bad_parameters_raise_before_the_data_are_touched(estimator, parameters,
     [
         ({"bounds": (3, 1)}, r"low < high.*got \(3, 1\)"),
         ({"bounds": [(0, 1), (0, 1)]}, "one entry for each of the 3 features"),
-        ({"bounds": {"z": (0, 1)}}, "feature names"),
+        ({"bounds": {"z": (0, 1)}}, r"must name features of X, got \['z'\], and X has no feature"),
+        ({"bounds": (NEW_YEAR, NEW_YEAR)}, r"got \(Timestamp, Timestamp\)\. Make numbers of dates"),
+        ({"bounds": [(NEW_YEAR.date(), None)] * 3}, r"got \(date, NoneType\)\. Make numbers of"),
+        ({"bounds": (NEW_YEAR.to_datetime64(),) * 2}, r"got \(datetime64, datetime64\)\. Make num"),
+        ({"bounds": ("a", "b")}, r"pair \(low, high\) of finite numbers.* got \('a', 'b'\)\."),
         ({"bounds": {}}, "one entry for each of the 3 features"),
         ({"bounds": [(0, 1), None, "ab"]}, "bounds must be"),
         ({"feature_weights": [1, 2]}, "one entry for each of the 3 features"),
@@ -301,6 +308,28 @@ def test_parameters_that_do_not_fit_the_columns_raise(estimator, parameters, mat
     with pytest.raises(ValueError, match=match):
         clone(estimator).set_params(ledger=ledger, **parameters).fit(X)
     assert ledger.spent().eps == 0.0
+
+
+@both
+@pytest.mark.parametrize(
+    ("parameter", "value"), [("bounds", (0, 1)), ("decimals", 1), ("feature_weights", 2.0)]
+)
+def test_entries_for_columns_that_X_has_not_are_refused(estimator, parameter, value, X, tmp_path):
+    frame = pd.DataFrame(X, columns=list("abc"))
+    ledger = PrivacyLedger(tmp_path / "ledger.db")
+    private = clone(estimator).set_params(ledger=ledger, **{parameter: {"a": value, "age": value}})
+
+    words = rf"{parameter} as a dict must name features of X, got \['age'\], and X has the features"
+    with pytest.raises(ValueError, match=words):
+        private.fit(frame)
+    assert ledger.spent().eps == 0.0
+    private.set_params(**{parameter: {"a": value}}).fit(frame)
+
+
+@both
+def test_signature_of_fit_shows_what_it_takes(estimator):
+    assert list(signature(estimator.fit).parameters) == ["X", "y", "groups"]
+    assert not has_fit_parameter(estimator, "sample_weight")
 
 
 @both

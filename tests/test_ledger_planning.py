@@ -165,6 +165,7 @@ def test_cached_pipeline_is_an_upper_bound(tmp_path):
     pipeline = Pipeline([("bin", Binner()), ("fit", LogisticRegression())], memory=str(tmp_path))
     plan = plan_search(GridSearchCV(pipeline, {"fit__C": [0.1, 1.0]}))
     assert (plan.n_fits, plan.total.eps, plan.reasons) == (11, 2.75, (CACHED,))
+    assert repr(plan).startswith("at most 11 private fits that cost at most eps=2.75")
 
 
 # Random searches

@@ -137,6 +137,15 @@ def test_infinities_and_huge_integers_are_clipped():
     assert dp_quantiles([-(10**400)] * 9, 0.5, eps=100, bounds=(0, 5)) == 0.0
 
 
+@pytest.mark.parametrize("q", [0, [0, 1], 1.0, [25, 50, 75], [0.5, 31337]])
+def test_who_asks_for_a_minimum_is_told_what_to_use(q):
+    """The same words for all numbers: columns and quantiles may have been exchanged."""
+    words = r"strictly between 0 and 1.* use 0\.01 and 0\.99, or public bounds\.$"
+    with pytest.raises(ValueError, match=words) as caught:
+        dp_quantiles([1.0, 2.0], q)
+    assert "31337" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("column", "error", "shown"),
     [

@@ -18,7 +18,11 @@ class Account:
     name: str
 
     def loss(self, costs, total, neighbours):
-        """Return the loss of releases whose costs add up to the total budget, or less."""
+        """Return the loss of a whole release that keeps within `total` by this account.
+
+        `costs` are those of its mechanisms, each on its own. Their sum is what the release costs in
+        the units that the account does not count in.
+        """
         spent = Cost(*map(math.fsum, zip(*costs, strict=True)))  # in any order
         is_pure = self.delta == 0 and total.eps is not None
 

@@ -81,9 +81,11 @@ class Budget:
         ideal = self.amount * (1 - ROUNDING) - _rounding_cost(self, n_draws, error)
 
         if not ideal > self.amount / 2:
+            is_draw = self.unit is Unit.DRAW  # no parameter is called so
             raise BudgetTooSmall(
-                f"{self.unit} must be larger for {n_draws} private numbers: {self.amount:.3g} a "
-                "feature is too little to be guaranteed in floating point."
+                f"{Unit.EPS if is_draw else self.unit} must be larger for {n_draws} private "
+                f"numbers: {self.amount:.3g} a {'draw' if is_draw else 'feature'} is too little to "
+                "be guaranteed in floating point."
             )
 
         return Budget(ideal, self.unit)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from functools import partial
-from inspect import getdoc
+from functools import partial, wraps
+from inspect import getdoc, signature
 from itertools import chain, repeat, zip_longest
 from numbers import Integral, Real
 from os import PathLike
@@ -54,6 +54,22 @@ from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, CountRole, Request
 
 
+def _refusing_unknown_keywords(fit):
+    """Return a `fit` that says why there is no `sample_weight`; None is as good as none."""
+    known = signature(fit).parameters
+
+    @wraps(fit)  # and so the signature stays as it is
+    def checked_fit(self, *arguments, **keywords):
+        for name in [name for name in keywords if name not in known]:
+            if name != "sample_weight" or keywords.pop(name) is not None:
+                why = " A weight would change what a row costs." * (name == "sample_weight")
+                method = f"{type(self).__name__}.fit()"
+                raise TypeError(f"{method} got an unexpected keyword argument {name!r}.{why}")
+        return fit(self, *arguments, **keywords)
+
+    return checked_fit
+
+
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     """Base of the transformers whose fitted state is a set of private quantiles per feature.
 
@@ -72,7 +88,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         Budget in zero-concentrated DP instead, with ``eps=None``.
     bounds : None, pair, list of pairs or dict, default=None
         Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
-        one for each, by position or name. None is an open end. Values outside are clipped.
+        one for each, by position or name. None is an open end. Values outside are clipped. A dict
+        may leave features out, but an entry for one that `X` has not is an error, as in all
+        parameters: else a misspelt name would pass for no bounds.
     decimals : None, int, array-like, dict or "schema", default=None
         What is publicly known of the numbers: how many decimals they have, 0 for whole numbers, -3
         for thousands; one for all features, or one for each by position or name. Values are rounded
@@ -156,8 +174,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     #: user would set instead; empty if there is no such number
     _probabilities_by_number: dict = {}  # noqa: RUF012
 
+    @_refusing_unknown_keywords
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None, **unknown):
+    def fit(self, X, y=None, groups=None):
         """Find the private quantiles of every feature; spends the budget.
 
         Parameters
@@ -173,21 +192,12 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             then; of dask collections also a dask Series or Array with the same partitions. Each
             of a person's k rows weighs 1/k, so the fit protects all rows of a person together at
             no extra eps. "joint_exp" takes no groups.
-        **unknown : dict
-            Must be empty: there is no `sample_weight`.
 
         Returns
         -------
         self : object
             The fitted transformer.
         """
-        for name, value in unknown.items():
-            if name == "sample_weight" and value is None:
-                continue
-            why = " A weight would change what a row costs." if name == "sample_weight" else ""
-            method = f"{type(self).__name__}.fit()"
-            raise TypeError(f"{method} got an unexpected keyword argument {name!r}.{why}")
-
         budget = self._total_budget()
         randomness = make_randomness(self.random_state)
         draft = self._draft()
@@ -443,7 +453,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, dask DataFrame, dask Array} of shape (n_samples, n_features)
+        X : {array-like, dask or Spark DataFrame, dask Array} of shape (n_samples, n_features)
             The private rows.
         y : None
             Ignored.
@@ -453,7 +463,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         Xt : {ndarray, sparse matrix} of shape (n_samples, n_features_out)
-            The transformed rows.
+            The transformed rows; of dask and Spark lazily, in the same kind of container.
         """
         collection_of(X).refuse_output(self._transforming_map())
         return super().fit_transform(X, y, **fit_params)
@@ -501,8 +511,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        transformer : {KBinsDiscretizer, QuantileTransformer} of sklearn.preprocessing
-            The fitted transformer.
+        transformer : {KBinsDiscretizer, QuantileTransformer, RobustScaler} of \
+sklearn.preprocessing, or a Pipeline of such
+            The fitted transformer. A `DPRobustScaler` with `clip` is a Pipeline that ends in a
+            MinMaxScaler, which clips.
         """
         check_is_fitted(self)
 

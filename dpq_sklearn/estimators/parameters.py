@@ -1,6 +1,6 @@
 """Parameters that have one value for all features, or one for each: checked, one for each."""
 
-from numbers import Integral, Real
+from numbers import Integral
 
 from dpq_sklearn.checks import checked_bounds, checked_decimals, checked_positive, shown
 from dpq_sklearn.reading.schema import within_schema
@@ -21,7 +21,9 @@ def bounds_of_features(bounds, n_features, names=None):
 
 def _is_pair(bounds):
     is_sequence = not isinstance(bounds, dict) and len(bounds) == 2
-    return is_sequence and all(end is None or isinstance(end, Real) for end in bounds)
+    return is_sequence and all(
+        isinstance(end, str) or not hasattr(end, "__len__") for end in bounds
+    )
 
 
 def _refuse_lows_and_highs(bounds):
@@ -78,9 +80,10 @@ def _one_a_feature(given, n_features, names, parameter, default):
         known = [] if names is None else list(names)
         unknown = [name for name in given if name not in known]
         if unknown:
+            names_of_X = f"has the features {known!r}" if known else "has no feature names"
             raise ValueError(
-                f"{parameter} as a dict must have feature names of X as keys, got {unknown!r}; the "
-                f"names are {known!r}."
+                f"{parameter} as a dict must name features of X, got {unknown!r}, and X "
+                f"{names_of_X}. Of a dict that several tables share, pass the part for this one."
             )
         given = [given.get(name, default) for name in known]
 

@@ -84,7 +84,7 @@ def plan_search(estimator, *, cv=None, n_features=None):
     A search costs nothing more if the private transformer is fitted once before it, wrapped in
     :class:`sklearn.frozen.FrozenEstimator`, and only what comes after it is searched. A
     RandomizedSearchCV without a `random_state` is planned as if it drew its most expensive
-    candidate every time.
+    candidate every time. A Pipeline with ``memory=`` reuses fits, so its plan is an upper bound.
 
     See Also
     --------

@@ -89,5 +89,5 @@ def draw_columns(mechanisms, ranks, probabilities, budgets, randomness, priors=N
 
 @lru_cache(maxsize=1024)
 def of_column(method, probabilities, budget):
-    """Return ``method(quantiles, budget)``, worked out once: columns are mostly alike."""
+    """Return ``method(probabilities, budget)``, worked out once: columns are mostly alike."""
     return method(probabilities, budget)
