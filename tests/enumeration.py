@@ -204,6 +204,9 @@ def _pair_weights(ranks, nodes):
     sums = runs.measures[of_pairs, lower.ravel()] * of_runs.sum(axis=1)
     bounds = pairs_module.bounds_of_lower_runs(scores, runs.measures, errors)
     assert np.all(sums <= bounds[of_pairs, lower.ravel()] * (1 + 1e-13))
+    factors = pairs_module.factors_of_runs(scores, errors)
+    products = factors[of_pairs, lower.ravel()][:, None] * factors[n_pairs + of_pairs]
+    assert np.all(np.exp(-box_scores) + pairs_module.PAIR_FLOOR <= products * (1 + 1e-13))
 
     def of_upper(of_each_run):
         of_each_run = of_each_run.reshape(n_pairs, n_positions, -1)

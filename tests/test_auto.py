@@ -55,7 +55,7 @@ def test_counts_serve_many_quantiles_of_few_points():
 
     assert by_counts(1) == [2]
     assert by_counts(4) == [2, 5, 12]
-    assert by_counts(31) == [2, 5, 12, 50, 121]
+    assert by_counts(31) == [2, 5, 12, 50, 121, 500]
     assert isinstance(chosen(31, Budget(1.0, "draw"), 5), type(AQ))  # noise has no composition
 
 

@@ -59,6 +59,7 @@ class Grid(Protocol):
     is_open_low: np.ndarray  # whether that is the end of the scale, and not a bound
     is_open_high: np.ndarray
     is_lattice: np.ndarray  # whether the cells are the points of a lattice
+    are_columns_alike: bool  # whether all columns have the same grid
     first: np.ndarray  # the first cell
     end: np.ndarray  # one past the last cell
     positions_per_cell: int
@@ -123,10 +124,11 @@ class FloatGrid:
 
     def _index(self, columns):
         """Return `columns`, or 0 if all columns have the same grid: looking up one is faster."""
-        return 0 if self._are_columns_alike else columns
+        return 0 if self.are_columns_alike else columns
 
     @cached_property
-    def _are_columns_alike(self):
+    def are_columns_alike(self):
+        """Whether all columns have the same grid."""
         return all((field == field[0]).all() for field in self._fields_of_columns().values())
 
     @cached_property
@@ -306,6 +308,12 @@ def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION, decimals_of_columns
         )
 
     decimals = decimals_of_columns or [None] * len(bounds_of_columns)
+    return _grid_of_columns(tuple(map(tuple, bounds_of_columns)), resolution, tuple(decimals))
+
+
+@lru_cache(maxsize=32)  # with all that a grid works out once, for the next fit
+def _grid_of_columns(bounds_of_columns, resolution, decimals):
+    """Return what `make_grid` does, of arguments that can be hashed."""
     columns = [
         _fields_of_column(*bounds, resolution)
         if of_column is None
@@ -315,6 +323,9 @@ def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION, decimals_of_columns
     fields = {name: np.array([fields[name] for fields in columns]) for name in columns[0]}
     if all(of_column is None for of_column in decimals):
         fields["decimals"] = None
+    for array in fields.values():
+        if array is not None:
+            array.flags.writeable = False
     return FloatGrid(**fields)
 
 

@@ -15,16 +15,18 @@ duality D is the largest ``sum_j u_j c_j`` over all u in [-1, 1]^3 with ``sum_j 
 maximum of a few linear functions of a and b. As a place covers an interval of ranks, two of them
 cover a box of errors, and their distance is the least one in it.
 
-To draw, each of the two quantiles cuts the node into runs of its own (`exponential.node_runs`). A
-run of v1 is chosen by a bound of all that it may weigh, a run of v2 by the distance of the box of
-both runs, then a place in each by grid measure. They are kept with probability weight / bound, and
-otherwise all begins again with a better bound of that run of v1.
+To draw, each of the two quantiles cuts the node into runs of its own (`exponential.node_runs`). D
+is at least a slope times |a| + |b|, which bounds the weight of two places by a product. First the
+two runs are chosen apart, each by its factor of this bound. They are kept with the probability that
+the distance of the box of both runs leaves of it; then a place in each is drawn by grid measure,
+and kept for the distance of the places. Few data need more than a few rounds of that. For those
+that do, a run of v2 is chosen beside a run of v1, by the distance of the box of both, and what is
+turned down makes the bound of that run of v1 better.
 
 Arrays of (2 * n_pairs,) or more have a row for each quantile: all lower ones, then all upper ones.
 """
 
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 
@@ -44,14 +46,18 @@ from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 
 # Two places have to be found, so the floor and how far away ranks are looked up go twice as far.
 PAIR_FLOOR = FLOOR**2
-# As in `exponential`; few data need more than a few rounds. For those that do many more ranks are
-# looked up, so densely that no data make very many rounds.
+# As in `exponential`.
 _AHEAD = np.array([0.3, 0.8, 1.4, 2.2, 3.5, 5.5, 8.5, 13, 20, 30, 45, 72])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
+# When the runs of a pair are chosen apart: a quarter of the proposals is kept if data are plenty.
+_ROUNDS_APART = 4
+_APART_AT_ONCE = 512
+_MOST_APART = 20
+# When one is chosen beside the other. Many more ranks are looked up, so densely that no data make
+# very many rounds.
 _DENSE_LOOK_UPS = np.arange(-72.0, 72.1, 0.75)
-_ROUNDS = 6
-_PROPOSALS_AT_ONCE = 256
-_MOST_PROPOSALS = 4
+_TOGETHER_AT_ONCE = 256
+_MOST_TOGETHER = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,88 +157,159 @@ def draw(ranks, nodes, randomness):
     three parts are not negative: docs/privacy.md.) With eta = eps / 2 the draw costs this record
     ``w * eps`` and is w * eps bounded-range, like one of `exponential.draw`.
     """
-    n_pairs = nodes.lo.size // 2
-    places = np.empty_like(nodes.lo)
-    split_ranks = np.empty_like(nodes.lo)
-    left = np.arange(n_pairs)
-    for look_ups, n_rounds in ((_LOOK_UPS, _ROUNDS), (_DENSE_LOOK_UPS, None)):
-        rows = np.concatenate((left, n_pairs + left))
-        drawn = _draw_in_rounds(ranks, nodes[rows], randomness, look_ups, n_rounds)
-        places[rows], split_ranks[rows], is_left = drawn
-        left = left[is_left]
-        if left.size == 0:
-            break
-    return ranks.grid.positions_per_cell // nodes.places_per_cell * places, split_ranks
+    found = _Found.nothing(nodes)
+    _Proposals(ranks, nodes, _LOOK_UPS, randomness).of_runs_apart(found)
+
+    left = np.concatenate((found.left, nodes.lo.size // 2 + found.left))
+    if left.size:
+        rest = _Found.nothing(nodes[left])
+        _Proposals(ranks, nodes[left], _DENSE_LOOK_UPS, randomness).of_runs_together(rest)
+        found.places[left] = rest.places
+        found.split_ranks[left] = rest.split_ranks
+
+    positions_per_place = ranks.grid.positions_per_cell // nodes.places_per_cell
+    return positions_per_place * found.places, found.split_ranks
 
 
-def _draw_in_rounds(ranks, nodes, randomness, look_ups, n_rounds):
-    """Return places and their ranks (2 * n_pairs,), and for which pairs (n_pairs,) there are none.
+@dataclass(kw_only=True)
+class _Found:
+    """What has been drawn so far, and which pairs are left.
 
-    Proposals end after `n_rounds`, or if that is None when each pair has been drawn. That does not
-    change what comes out: if it is drawn, a pair of places has a probability proportional to its
-    weight, whatever was proposed and turned down before.
+    It may be found in one way or in another: if it is drawn, a pair of places has a probability
+    proportional to its weight, whatever was proposed and turned down before.
     """
-    grid = ranks.grid
-    n_pairs = nodes.lo.size // 2
-    scores = PairScores.of(nodes, grid.positions_per_cell)
-    runs = node_runs(ranks, nodes, scores.targets, look_ups)
-    errors = scores.errors(runs.low_ranks, runs.high_ranks, np.s_[:, None])
-    bounds = bounds_of_lower_runs(scores, runs.measures, errors)
 
-    places = np.zeros_like(nodes.lo)
-    split_ranks = np.zeros_like(nodes.lo)
-    left = np.arange(n_pairs)
-    for _ in count() if n_rounds is None else range(n_rounds):
-        n_proposals = min(max(_PROPOSALS_AT_ONCE // left.size, 1), _MOST_PROPOSALS)
-        pairs = np.repeat(left, n_proposals)
-        rows = np.concatenate((pairs, n_pairs + pairs))
+    places: np.ndarray  # (2 * n_pairs,)
+    split_ranks: np.ndarray  # (2 * n_pairs,)
+    left: np.ndarray  # pairs, ascending
 
-        order, shares = ascending_shares(bounds[left])
-        lower = _chosen(order, shares, n_proposals, randomness)
-        box_scores, weights = weights_of_upper_runs(scores, runs, errors, pairs, lower)
-        order, shares = ascending_shares(weights)
-        upper = _chosen(order, shares, 1, randomness)
+    @classmethod
+    def nothing(cls, nodes):
+        """Return that all pairs are left."""
+        return cls(
+            places=np.empty_like(nodes.lo),
+            split_ranks=np.empty_like(nodes.lo),
+            left=np.arange(nodes.lo.size // 2),
+        )
 
-        run = np.concatenate((lower, upper))
-        start, end = runs.cuts[rows, [run, run + 1]]
-        per_cell = nodes.places_per_cell[rows]
-        proposed = draw_by_measure(start, end, per_cell, grid, nodes.column[rows], randomness)
-        low, high = rank_intervals(ranks, nodes, rows, proposed)
-        a, b = scores.errors(low, high, rows).reshape(2, 2, -1).swapaxes(0, 1)
+    def keep(self, pairs, places, split_ranks):
+        """Keep the first proposal of each of these ascending `pairs`, some of which may repeat.
 
-        # All that the run of v1 may weigh is known by now: a better bound for the next round.
-        known = runs.measures[pairs, lower] * weights.sum(axis=1)
-        least_scores = box_scores[np.arange(pairs.size), upper]
-        chances = known / bounds[pairs, lower]
-        chances *= chances_to_keep(least_scores, scores.of_boxes(a, b, pairs))
-        bounds[pairs, lower] = known
+        The other arrays have a row for v1 and one for v2.
+        """
+        pairs, first = np.unique(pairs, return_index=True)
+        rows = np.array((pairs, self.places.size // 2 + pairs))
+        self.places[rows] = places[:, first]
+        self.split_ranks[rows] = split_ranks[:, first]
+        self.left = np.setdiff1d(self.left, pairs, assume_unique=True)
 
-        is_ascending = proposed[: pairs.size] <= proposed[pairs.size :]
-        is_kept = is_ascending & (randomness.uniforms(pairs.size) < chances)
-        is_kept = is_kept.reshape(left.size, n_proposals)
-        is_found = is_kept.any(axis=1)
-        first = n_proposals * is_found.nonzero()[0] + is_kept.argmax(axis=1)[is_found]
-        first = np.concatenate((first, pairs.size + first))
-        found = np.concatenate((left[is_found], n_pairs + left[is_found]))
-        places[found] = proposed[first]
-        split_ranks[found] = (low + (high - low) // 2)[first]
-        left = left[~is_found]
-        if left.size == 0:
-            break
 
-    return places, split_ranks, np.isin(np.arange(n_pairs), left)
+class _Proposals:
+    """Proposals of places for pairs: two ways to choose the runs, one to choose places in them."""
+
+    def __init__(self, ranks, nodes, look_ups, randomness):
+        self.ranks = ranks
+        self.nodes = nodes
+        self.randomness = randomness
+        self.n_pairs = nodes.lo.size // 2
+        self.scores = PairScores.of(nodes, ranks.grid.positions_per_cell)
+        self.runs = node_runs(ranks, nodes, self.scores.targets, look_ups)
+        self.errors = self.scores.errors(self.runs.low_ranks, self.runs.high_ranks, np.s_[:, None])
+
+    def of_runs_apart(self, found):
+        """Propose a few times: each run is chosen by its factor of a bound of their weight."""
+        factors = factors_of_runs(self.scores, self.errors)
+        order, shares = ascending_shares(self.runs.measures * factors)
+
+        for _ in range(_ROUNDS_APART):
+            left = found.left
+            if left.size == 0:
+                return
+            n_proposals = min(max(_APART_AT_ONCE // left.size, 1), _MOST_APART)
+            pairs = np.repeat(left, n_proposals)
+            rows = np.concatenate((left, self.n_pairs + left))
+            run = _chosen(order[rows], shares[rows], n_proposals, self.randomness)
+            lower, upper = run.reshape(2, -1)
+
+            least_scores = self._least_scores(pairs, lower, upper)
+            bounds = factors[pairs, lower] * factors[self.n_pairs + pairs, upper]
+            chances = (np.exp(-least_scores) + PAIR_FLOOR) / bounds
+            chances[self._is_below(pairs, upper, lower)] = 0.0
+            self._place(found, pairs, lower, upper, least_scores, chances)
+
+    def of_runs_together(self, found):
+        """Propose until no pair is left: a run of v2 is chosen beside that of v1."""
+        measures = self.runs.measures
+        bounds = bounds_of_lower_runs(self.scores, measures, self.errors)
+
+        while found.left.size:
+            n_proposals = min(max(_TOGETHER_AT_ONCE // found.left.size, 1), _MOST_TOGETHER)
+            pairs = np.repeat(found.left, n_proposals)
+            order, shares = ascending_shares(bounds[found.left])
+            lower = _chosen(order, shares, n_proposals, self.randomness)
+            box_scores, weights = weights_of_upper_runs(
+                self.scores, self.runs, self.errors, pairs, lower
+            )
+            upper = _chosen(*ascending_shares(weights), 1, self.randomness)
+
+            # All that the run of v1 may weigh is known by now: a better bound for the next round.
+            known = measures[pairs, lower] * weights.sum(axis=1)
+            chances = known / bounds[pairs, lower]
+            bounds[pairs, lower] = known
+            least_scores = box_scores[np.arange(pairs.size), upper]
+            self._place(found, pairs, lower, upper, least_scores, chances)
+
+    def _least_scores(self, pairs, lower, upper):
+        """Return the score of the box of two runs."""
+        a = self.errors[:, pairs, lower]
+        b = self.errors[:, self.n_pairs + pairs, upper]
+        return self.scores.of_boxes(a, b, pairs)
+
+    def _is_below(self, pairs, upper, lower):
+        """Return whether the run of v2 ends before that of v1 begins."""
+        cuts = self.runs.cuts
+        return cuts[self.n_pairs + pairs, upper + 1] <= cuts[pairs, lower]
+
+    def _place(self, found, pairs, lower, upper, least_scores, chances):
+        """Keep proposed runs with these chances, and places drawn in them by their weights."""
+        is_kept = self.randomness.uniforms(pairs.size) < chances
+        if not is_kept.any():
+            return
+        pairs = pairs[is_kept]
+        run = np.array((lower[is_kept], upper[is_kept])).ravel()
+        rows = np.concatenate((pairs, self.n_pairs + pairs))
+
+        start, end = self.runs.cuts[rows, [run, run + 1]]
+        per_cell = self.nodes.places_per_cell[rows]
+        columns = self.nodes.column[rows]
+        grid = self.ranks.grid
+        places = draw_by_measure(start, end, per_cell, grid, columns, self.randomness)
+        low, high = rank_intervals(self.ranks, self.nodes, rows, places)
+        a, b = self.scores.errors(low, high, rows).reshape(2, 2, -1).swapaxes(0, 1)
+        chances = chances_to_keep(least_scores[is_kept], self.scores.of_boxes(a, b, pairs))
+
+        places = places.reshape(2, -1)
+        middles = (low + (high - low) // 2).reshape(2, -1)
+        is_kept = self.randomness.uniforms(pairs.size) < chances
+        is_kept &= places[0] <= places[1]
+        found.keep(pairs[is_kept], places[:, is_kept], middles[:, is_kept])
+
+
+def factors_of_runs(scores, errors):
+    """Return factors of runs (2 * n_pairs, n_runs), whose products bound what places weigh.
+
+    As D is at least ``least_slope * (|a| + |b|)``, the weights are at most those of two draws that
+    do not look at each other. Base measures are left out.
+    """
+    rates = np.tile(scores.eta * scores.least_slope, 2)[:, None]
+    distances = np.maximum(np.maximum(errors[0], -errors[1]), 0.0)
+    return np.exp(-rates * distances) + FLOOR
 
 
 def bounds_of_lower_runs(scores, measures, errors):
-    """Return bounds on the weight of all pairs of places whose v1 is in a run: (n_pairs, n_runs).
-
-    As D is at least ``least_slope * (|a| + |b|)``, the weights are at most those of two draws that
-    do not look at each other.
-    """
+    """Return bounds on the weight of all places whose v1 is in a run: (n_pairs, n_runs)."""
     n_pairs = scores.eta.size
-    rates = np.tile(scores.eta * scores.least_slope, 2)[:, None]
-    distances = np.maximum(np.maximum(errors[0], -errors[1]), 0.0)
-    alone = measures * (np.exp(-rates * distances) + FLOOR)
+    alone = measures * factors_of_runs(scores, errors)
     return alone[:n_pairs] * alone[n_pairs:].sum(axis=1, keepdims=True)
 
 

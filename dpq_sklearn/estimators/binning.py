@@ -1,5 +1,6 @@
 """Binning: values to bin numbers, bin numbers to indicators, and back; in threads, by blocks."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -27,24 +28,25 @@ def with_outer_edges(inner, bounds):
     it as the bound at the other end is or, without any bound, as zero is.
     """
     low, high = bounds
+    values = inner.tolist()
 
-    if inner.size > 1:
-        below = inner[1] - inner[0]
-        above = inner[-1] - inner[-2]
+    if len(values) > 1:
+        below = values[1] - values[0]
+        above = values[-1] - values[-2]
     else:
-        to_bound = min(inner[0] - low, high - inner[0])
-        below = above = to_bound if 0 < to_bound < np.inf else abs(inner[0]) or 1.0
+        to_bound = min(values[0] - low, high - values[0])
+        below = above = to_bound if 0 < to_bound < np.inf else abs(values[0]) or 1.0
 
-    first = low if np.isfinite(low) else _without_last_bits(inner[0] - below, below)
-    last = high if np.isfinite(high) else _without_last_bits(inner[-1] + above, above)
-    return np.concatenate(([first], inner, [last]))
+    first = low if math.isfinite(low) else _without_last_bits(values[0] - below, below)
+    last = high if math.isfinite(high) else _without_last_bits(values[-1] + above, above)
+    return np.array((first, *values, last))
 
 
 def _without_last_bits(edge, width):
     """Return the sum of an edge and a width as few digits as these have: 6.78, not 6.7800001."""
     if not 0 < width < np.inf:
         return edge
-    return round(float(edge), 9 - int(np.floor(np.log10(width))))
+    return round(edge, 9 - math.floor(math.log10(width)))
 
 
 def with_equal_ones_apart(inner, bounds, decimals):
@@ -54,11 +56,15 @@ def with_equal_ones_apart(inner, bounds, decimals):
     above it, would share a bin, and the bins between these edges would be empty. The next point is
     that of the lattice, or the next float. An edge at the upper bound has nothing above it.
     """
+    is_repeated = inner[1:] == inner[:-1]
+    if not is_repeated.any():
+        return inner
+
     following = np.nextafter(inner, np.inf)
     if decimals is not None:
         following = np.array([round(edge + 10.0**-decimals, decimals) for edge in inner.tolist()])
 
-    is_repeated = np.append(False, inner[1:] == inner[:-1])
+    is_repeated = np.append(False, is_repeated)
     is_last = np.append(inner[1:] > following[:-1], following[-1] <= bounds[1])
     return np.where(is_repeated & is_last, following, inner)
 

@@ -28,6 +28,8 @@ from dpq_sklearn.mechanisms.protocol import Mechanism
 MOST_PAIR_LEVELS = 4
 # With more quantiles the search would take longer than the draws.
 MOST_SEARCHED = 512
+# A pair takes twice the time of two single draws: a tree that has them must promise so much less.
+LEAST_GAIN_OF_PAIRS = 0.1
 
 
 class QuantileNode(NamedTuple):
@@ -106,11 +108,22 @@ def _drawn_together(below, n_left, most):
 
 @lru_cache(maxsize=256)
 def best_tree(probabilities, norm):
-    """Return the nodes of the tree that promises the least error for budgets of this norm."""
+    """Return the nodes of a tree that promises little error for budgets of this norm.
+
+    It has pairs if they are worth their time.
+    """
+    singles = quantile_nodes(probabilities)
     if len(probabilities) > MOST_SEARCHED:
-        return quantile_nodes(probabilities)
-    trees = (quantile_nodes(probabilities, n_levels) for n_levels in range(MOST_PAIR_LEVELS + 1))
-    return min(trees, key=lambda nodes: expected_deviation(nodes, norm))
+        return singles
+
+    def promised(nodes):
+        return expected_deviation(nodes, norm)
+
+    levels_of_pairs = range(1, MOST_PAIR_LEVELS + 1)
+    with_pairs = min((quantile_nodes(probabilities, n) for n in levels_of_pairs), key=promised)
+    if promised(with_pairs) < (1 - LEAST_GAIN_OF_PAIRS) * promised(singles):
+        return with_pairs
+    return singles
 
 
 NODES_AT_ONCE = 1024  # with all that they look at they stay in the cache
@@ -237,15 +250,19 @@ def nodes_of_level(grid, level, estimates, rows, priors=None):
     cells = np.array((lo, hi, estimates.positions[rows, beyond])) // per_cell
 
     guesses = guesses_of_nodes(priors, column, level.probability)
-    if level.is_of_pairs and guesses is None:  # then both quantiles have the same base measure
-        n_pairs = column.size // 2
-        first = np.s_[..., :n_pairs]
+    if guesses is not None:
+        measure = step_measure(grid, column, *cells, is_open, is_released, guesses)
+    elif grid.are_columns_alike and not level.depth.any():
+        measure = measure_of_a_root(grid)[np.zeros_like(column)]
+    else:
+        # Both quantiles of a pair have the same base measure.
+        n_nodes = column.size // 2 if level.is_of_pairs else column.size
+        first = np.s_[..., :n_nodes]
         measure = step_measure(
             grid, column[first], *cells[first], is_open[first], is_released[first]
         )
-        measure = measure[np.tile(np.arange(n_pairs), 2)]
-    else:
-        measure = step_measure(grid, column, *cells, is_open, is_released, guesses)
+        if level.is_of_pairs:
+            measure = measure[np.tile(np.arange(n_nodes), 2)]
 
     return Nodes(
         column=column,
@@ -258,6 +275,17 @@ def nodes_of_level(grid, level, estimates, rows, priors=None):
         places_per_cell=np.where(level.is_leaf, 1, per_cell),
         measure=measure,
     )
+
+
+@lru_cache(maxsize=32)
+def measure_of_a_root(grid):
+    """Return the base measure of the first draw, without prior, of columns with one grid."""
+    is_open = np.array((grid.is_open_low[:1], grid.is_open_high[:1]))
+    first = grid.first[:1]
+    last = grid.end[:1] - 1
+    scale_from = np.where(is_open[0], last, first)
+    is_released = np.zeros_like(is_open)
+    return step_measure(grid, np.zeros_like(first), first, last, scale_from, is_open, is_released)
 
 
 @lru_cache(maxsize=32)
