@@ -1,6 +1,7 @@
 """Differentially private quantile transformers for scikit-learn."""
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
+from dpq_sklearn.description_display import DPDescribeDisplay
 from dpq_sklearn.displays import DPQuantileDisplay
 from dpq_sklearn.estimators.discretizer import DPKBinsDiscretizer
 from dpq_sklearn.estimators.export import to_sklearn
@@ -22,6 +23,7 @@ from dpq_sklearn.version import __version__  # noqa: F401
 
 __all__ = [
     "BudgetExceededError",
+    "DPDescribeDisplay",
     "DPKBinsDiscretizer",
     "DPQuantileDisplay",
     "DPQuantileTransformer",

@@ -13,8 +13,8 @@ from dpq_sklearn.reading.containers import checked_table, read_matrix
 from dpq_sklearn.releases.request import even_probabilities
 
 # Colours that survive colour blindness (Okabe, Ito) and a dark background.
-_PRIVATE = "#0072B2"
-_BAND = "#56B4E9"
+PRIVATE = "#0072B2"
+BAND = "#56B4E9"
 _PUBLIC = "#999999"
 # So many times the width of a third of the quantiles is far away from them.
 _FAR_AWAY = 1000
@@ -152,19 +152,19 @@ class DPQuantileDisplay:
 
     def _draw_cdf(self):
         if self.errors is not None:
-            style = {"color": _BAND, "alpha": 0.4, "label": "noise (2 sd)"}
+            style = {"color": BAND, "alpha": 0.4, "label": "noise (2 sd)"}
             self.ax_.fill_between(self.values, *self._band(), **style)
-        self.ax_.plot(self.values, self.shares, color=_PRIVATE, label="private quantiles")
+        self.ax_.plot(self.values, self.shares, color=PRIVATE, label="private quantiles")
         return "private distribution function"
 
     def _draw_bins(self):
-        style = {"fmt": "o", "color": _PRIVATE, "capsize": 3, "label": "private edges"}
+        style = {"fmt": "o", "color": PRIVATE, "capsize": 3, "label": "private edges"}
         bars = None
         if self.errors is not None:
             bars = np.abs(self._band() - self.shares)
             style["label"] += ", noise (2 sd)"
 
-        self.ax_.vlines(self.values, 0, self.shares, color=_PRIVATE, alpha=0.6)
+        self.ax_.vlines(self.values, 0, self.shares, color=PRIVATE, alpha=0.6)
         self.ax_.errorbar(self.values, self.shares, bars, **style)
         return "private bin edges"
 

@@ -105,6 +105,7 @@ READING_ORDER = [
     "estimators.robust_scaler",
     "estimators.export",
     "displays",
+    "description_display",
     "statements.privacy_of",
     "statements.document",
     "statements.statement",

@@ -1,16 +1,19 @@
-"""DPQuantileDisplay draws what was released, and data only where the caller calls them public."""
+"""Displays draw what was released, and data only where the caller calls them public."""
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 
 from dpq_sklearn import (
+    DPDescribeDisplay,
     DPKBinsDiscretizer,
     DPQuantileDisplay,
     DPQuantileTransformer,
     DPRobustScaler,
+    dp_describe,
 )
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -150,3 +153,81 @@ def test_no_ordinary_shape_is_called_implausible(factor, n_bins, rng):
     for feature in range(len(columns)):
         assert DPQuantileDisplay.from_estimator(fitted, feature=feature).note is None
         matplotlib.pyplot.close("all")
+
+
+# Descriptions
+
+
+@pytest.mark.parametrize("as_polars", [False, True])
+def test_a_description_is_drawn_as_one_box_per_column(frame, as_polars):
+    frame["constant"] = 3.0
+    description = dp_describe(pl.from_pandas(frame) if as_polars else frame, random_state=0)
+    display = DPDescribeDisplay.from_description(description)
+    assert display.names == ["age", "income", "constant"]
+    assert display.axes_.size == 3 and display.figure_ is display.axes_[0].figure
+    numbers = description.drop("statistic") if as_polars else description
+    assert np.array_equal(display.values, numbers.to_numpy()[1:])
+
+    for ax, name, count, values in zip(
+        display.axes_, display.names, display.counts, display.values.T, strict=True
+    ):
+        assert f"{name}, {count:,.0f} ± " in ax.get_title(loc="left")
+        *bands, box = ax.patches
+        assert len(bands) == 5
+        for band, value in zip(bands, values, strict=True):
+            assert band.get_x() <= value <= band.get_x() + band.get_width()
+        assert box.get_x() == values[1] and box.get_width() == pytest.approx(values[3] - values[1])
+    assert "5%, 25%, 50%, 75%, 95%" in display.figure_.get_suptitle()
+
+
+@pytest.mark.parametrize("price", [{"eps": 0.5}, {"eps": 1.0, "delta": 1e-3}, {"rho": 0.1}])
+def test_bands_of_a_description_are_as_wide_as_its_noise(price):
+    """Of even numbers the width in values is that in ranks; of round ones it would be less."""
+    n = 20_000
+    price = {"eps": None} | price
+    table = np.tile(1234.567 + 777.77 * np.arange(n)[:, None] / n, 3)
+    found = [dp_describe(table, random_state=seed, **price) for seed in range(40)]
+    display = DPDescribeDisplay.from_description(found[0], **price)
+    widths = [patch.get_width() for patch in display.axes_[0].patches[:5]]
+    errors = np.std([described[1:] for described in found], axis=(0, 2))
+    assert np.array(widths) / (4 * errors) == pytest.approx(1, abs=0.3)
+
+    counts = [described.loc["count"] for described in found]
+    assert display.count_error / (2 * np.std(counts)) == pytest.approx(1, abs=0.3)
+
+
+def test_a_description_of_few_values_is_called_noise(frame):
+    frame.loc[20:, "income"] = np.nan
+    description = dp_describe(frame, random_state=0)
+    titles = [
+        ax.get_title(loc="left") for ax in DPDescribeDisplay.from_description(description).axes_
+    ]
+    assert ["mostly noise" in title for title in titles] == [False, True]
+
+
+def test_unknown_noise_of_a_description_has_no_bands(frame):
+    description = dp_describe(frame, mechanism="agg_tree")
+    display = DPDescribeDisplay.from_description(description, mechanism="agg_tree")
+    assert display.rank_errors is None and len(display.axes_[0].patches) == 1
+
+
+@pytest.mark.parametrize("percentiles", [[0.5], [0.2, 0.8], np.arange(1, 20) / 20])
+def test_any_number_of_quantiles_is_drawn(percentiles, frame):
+    description = dp_describe(frame, percentiles)
+    display = DPDescribeDisplay.from_description(description)
+    display.figure_.canvas.draw()
+    assert display.values.shape == (len(percentiles), 2)
+
+
+def test_what_is_no_description_or_has_no_place_is_refused(frame):
+    for other in (frame, frame.to_numpy(), None):
+        with pytest.raises(ValueError, match="description must be a table of dp_describe"):
+            DPDescribeDisplay.from_description(other)
+    description = dp_describe(frame)
+    with pytest.raises(ValueError, match="eps must be"):
+        DPDescribeDisplay.from_description(description, eps=-1)
+    figure, axes = matplotlib.pyplot.subplots(3)
+    with pytest.raises(ValueError, match="axes must be one for each of the 2 columns, got 3"):
+        DPDescribeDisplay.from_description(description, axes=axes)
+    display = DPDescribeDisplay.from_description(description, axes=axes[:2])
+    assert display.figure_ is figure

@@ -94,6 +94,7 @@ def dp_describe(
 
     See Also
     --------
+    DPDescribeDisplay : Draws a description with its noise.
     dp_quantiles : Quantiles of one column.
     dp_count : The number of rows, whatever is missing in them.
 
