@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import estimator_html_repr
 
@@ -29,6 +30,7 @@ from dpq_sklearn import (
     dp_count,
     dp_histogram,
     dp_quantiles,
+    plan_search,
     sanitize,
 )
 from dpq_sklearn.accounting.neighbours import Neighbours
@@ -657,6 +659,121 @@ def test_metadata_routing_passes_groups_to_the_transformer_and_to_the_splitter(e
     assert len(of_folds) == 3 and of_all == (200, set(range(60)))
     for n_rows, people in of_folds:  # whole people are left out of each fold
         assert n_rows == np.isin(groups, list(people)).sum() < 200
+
+
+@both
+def test_fit_for_people_needs_groups_and_one_for_rows_takes_none(estimator, rng, tmp_path):
+    X = rng.normal(size=(300, 2))
+    people = np.arange(300) // 3
+    ledger = people_ledger(tmp_path)
+    private = clone(estimator).set_params(privacy_unit="person", ledger=ledger)
+    batched = {"groups": [people], "groups_are_whole": True}
+
+    with pytest.raises(ValueError, match=r'"person" must be fitted with groups.*got groups=None'):
+        private.fit(X)
+    with pytest.raises(ValueError, match='"person" must be fitted with groups'):
+        private.fit_batches(unread())
+    with pytest.raises(ValueError, match='"person" must be fitted with groups'):
+        private.fit_transform(X)
+    private.set_params(privacy_unit="row")
+    with pytest.raises(ValueError, match=r'"row" must be fitted without groups, got groups\.'):
+        private.fit(X, groups=people)
+    with pytest.raises(ValueError, match='"row" must be fitted without groups'):
+        private.fit_batches(unread(), **batched)
+    assert ledger.records() == []
+
+    private.set_params(privacy_unit="person").fit(X, groups=people)
+    private.fit_batches([X], **batched)
+    assert len(ledger.records()) == 2 and private.privacy_.neighbours is Neighbours.PEOPLE
+    private.set_params(privacy_unit="row", ledger=None).fit_batches([X]).fit(X)
+    assert private.privacy_.neighbours is Neighbours.ROWS
+    with pytest.raises(ValueError, match="'privacy_unit' parameter"):
+        private.set_params(privacy_unit="people").fit(X)
+
+
+def unread():
+    raise AssertionError("a batch was read")
+    yield
+
+
+@both
+@pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")
+def test_plain_search_gives_groups_to_the_splitter_only(estimator, rng):
+    """This is what scikit-learn does, and what `privacy_unit` is there for."""
+    X = rng.normal(size=(300, 2))
+    people = np.arange(300) // 3
+    options = {"groups": people, "cv": GroupKFold(2), "error_score": "raise"}
+    private = clone(estimator).set_params(ledger=PrivacyLedger(neighbours="rows"))
+    pipeline = Pipeline([("private", private), ("model", LogisticRegression())])
+
+    cross_val_score(pipeline, X, X[:, 0] > 0, **options)
+    assert len(private.ledger.records()) == 2
+
+    private.set_params(privacy_unit="person")
+    with pytest.raises(ValueError, match=r"splitter only: request them here by set_fit_request"):
+        cross_val_score(pipeline, X, X[:, 0] > 0, **options)
+    assert len(private.ledger.records()) == 2
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        private.set_fit_request(groups=True)
+        private.set_params(ledger=PrivacyLedger(neighbours="people"))
+        options["params"] = {"groups": options.pop("groups")}
+        cross_val_score(pipeline, X, X[:, 0] > 0, **options)
+    assert len(private.ledger.records()) == 2
+
+
+LOST = "groups go to the splitter only: DPKBinsDiscretizer will be fitted without them"
+
+
+def plans(unit):
+    """Return searches and folds of a private pipeline, each with options for its plan."""
+    step = DPKBinsDiscretizer(4, privacy_unit=unit)
+    pipeline = make_pipeline(step, LogisticRegression())
+    plain = GridSearchCV(pipeline, {"logisticregression__C": [0.1, 1.0]})
+    grouped = clone(plain).set_params(cv=GroupKFold(3))
+    labels = [1, 1, 2]
+    return step, [
+        (plain, {"groups": labels}),
+        (grouped, {}),
+        (pipeline, {"cv": 5, "groups": labels}),
+        (pipeline, {"cv": GroupKFold(3)}),
+        (step, {"cv": 5, "groups": labels}),
+    ]
+
+
+@pytest.mark.parametrize("unit", ["auto", "person"])
+@pytest.mark.parametrize("number", range(5))
+def test_plan_warns_of_groups_that_no_private_step_gets(unit, number):
+    estimator, options = plans(unit)[1][number]
+    with pytest.warns(UserWarning, match=LOST):
+        plan_search(estimator, **options)
+    with (
+        sklearn.config_context(enable_metadata_routing=True),
+        pytest.warns(UserWarning, match=LOST),  # there is a way, but nobody asked for it
+    ):
+        plan_search(estimator, **options)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_plan_does_not_warn_if_groups_arrive_or_rows_are_meant(number, recwarn):
+    estimator, options = plans("row")[1][number]
+    plan_search(estimator, **options)
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        step, of_people = plans("person")
+        step.set_fit_request(groups=True)
+        estimator, options = of_people[number]
+        for each in (estimator, getattr(estimator, "estimator", None)):
+            if hasattr(each, "steps"):
+                each.steps[0] = ("dpkbinsdiscretizer", step)
+        plan_search(estimator, **options)
+
+    pipeline = make_pipeline(DPKBinsDiscretizer(4), LogisticRegression())
+    plan_search(pipeline, cv=5)
+    plan_search(pipeline, groups=[1, 2])  # one fit, which takes groups itself
+    frozen = FrozenEstimator(DPKBinsDiscretizer(4).fit([[1.0], [2.0]] * 50))
+    plan_search(make_pipeline(frozen, LogisticRegression()), cv=GroupKFold(3))
+    assert [w for w in recwarn if "splitter" in str(w.message)] == []
 
 
 def test_without_a_request_routing_refuses_groups(rng):

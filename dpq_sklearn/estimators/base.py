@@ -86,6 +86,10 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
     rho : float or None, default=None
         Budget in zero-concentrated DP instead, with ``eps=None``.
+    privacy_unit : {"auto", "row", "person"}, default="auto"
+        What the budget protects: a row, or with `groups` a person with all rows. "person" refuses a
+        fit without `groups`, which a search does not hand on by itself, "row" one with them. "auto"
+        takes either.
     bounds : None, pair, list of pairs or dict, default=None
         Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
         one for each, by position or name. None is an open end. Values outside are clipped. A dict
@@ -148,6 +152,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         "eps": [Interval(Real, 0, None, closed="neither"), None],
         "delta": [Interval(Real, 0, 1, closed="left")],
         "rho": [Interval(Real, 0, None, closed="neither"), None],
+        "privacy_unit": [StrOptions({"auto", "row", "person"})],
         "bounds": ["array-like", dict, None],
         "decimals": [Integral, "array-like", dict, StrOptions({"schema"}), None],
         "prior": ["array-like", HasMethods(["get_params"]), None],
@@ -199,6 +204,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             The fitted transformer.
         """
         budget = self._total_budget()
+        neighbours = self._neighbours(groups)
         randomness = make_randomness(self.random_state)
         draft = self._draft()
         with no_data_in_frames():
@@ -210,7 +216,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                 table.shape[1],
                 budget,
                 source.default_resolution,
-                neighbours_of(groups),
+                neighbours,
                 dtypes_of(table),
             )
             return self._fit_draft(draft, plan, source, randomness, method="fit")
@@ -256,6 +262,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             )
 
         budget = self._total_budget()
+        neighbours = self._neighbours(groups)
         randomness = make_randomness(self.random_state)
         draft = self._draft()
 
@@ -270,7 +277,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
                 first[0].shape[1],
                 budget,
                 source.default_resolution,
-                neighbours_of(groups),
+                neighbours,
                 dtypes_of(first[0]),
             )
             return self._fit_draft(draft, plan, source, randomness, method="fit_batches")
@@ -287,6 +294,22 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     def _total_budget(self):
         """Return what a fit may cost, checked: a fit begins with this."""
         return TotalBudget(self.eps, self.delta, self.rho)
+
+    def _neighbours(self, groups):
+        """Return which datasets are neighbours; raise if `privacy_unit` wants the others."""
+        if self.privacy_unit == "person" and groups is None:
+            raise ValueError(
+                'privacy_unit="person" must be fitted with groups, which say whose row each one '
+                "is, got groups=None. A search or a cross-validation gives its groups to the "
+                "splitter only: request them here by set_fit_request(groups=True), with metadata "
+                "routing enabled."
+            )
+        if self.privacy_unit == "row" and groups is not None:
+            raise ValueError(
+                'privacy_unit="row" must be fitted without groups, got groups. With them the fit '
+                'protects people: set privacy_unit="person".'
+            )
+        return neighbours_of(groups)
 
     def _draft(self):
         """Return an unfitted copy, on which a fit works."""

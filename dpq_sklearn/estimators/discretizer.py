@@ -97,6 +97,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         eps=1.0,
         delta=0.0,
         rho=None,
+        privacy_unit="auto",
         encode="onehot",
         bounds=None,
         decimals=None,
@@ -113,6 +114,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.eps = eps
         self.delta = delta
         self.rho = rho
+        self.privacy_unit = privacy_unit
         self.encode = encode
         self.bounds = bounds
         self.decimals = decimals

@@ -92,6 +92,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         eps=1.0,
         delta=0.0,
         rho=None,
+        privacy_unit="auto",
         output_distribution="uniform",
         bounds=None,
         decimals=None,
@@ -108,6 +109,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.eps = eps
         self.delta = delta
         self.rho = rho
+        self.privacy_unit = privacy_unit
         self.output_distribution = output_distribution
         self.bounds = bounds
         self.decimals = decimals

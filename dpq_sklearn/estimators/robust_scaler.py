@@ -95,6 +95,7 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         eps=1.0,
         delta=0.0,
         rho=None,
+        privacy_unit="auto",
         with_centering=True,
         with_scaling=True,
         quantile_range=(25.0, 75.0),
@@ -114,6 +115,7 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         self.eps = eps
         self.delta = delta
         self.rho = rho
+        self.privacy_unit = privacy_unit
         self.with_centering = with_centering
         self.with_scaling = with_scaling
         self.quantile_range = quantile_range

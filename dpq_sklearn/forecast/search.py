@@ -1,5 +1,6 @@
 """Planning without data: how often a search will fit privately, and what that costs in total."""
 
+import warnings
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
@@ -58,7 +60,7 @@ class SearchPlan:
         return "\n".join((line, *self.voids, *self.ledger_notes, *self.refusals))
 
 
-def plan_search(estimator, *, cv=None, n_features=None):
+def plan_search(estimator, *, cv=None, n_features=None, groups=None):
     """Say what a search or a cross-validation will cost, without any data.
 
     Parameters
@@ -71,6 +73,10 @@ def plan_search(estimator, *, cv=None, n_features=None):
     n_features : int or None, default=None
         How many columns the data have. Without it the eps of the plan is exact and its rho is an
         upper bound; transformers with ``delta > 0`` need it.
+    groups : object, default=None
+        What the search or the cross-validation will be given as `groups`, which is not looked at.
+        scikit-learn hands it to the splitter only, unless a step requests it by metadata routing:
+        a warning names the private steps that do not, as their fits protect rows and not people.
 
     Returns
     -------
@@ -109,6 +115,7 @@ def plan_search(estimator, *, cv=None, n_features=None):
             f"estimator, got {shown(estimator)}."
         )
 
+    _warn_of_lost_groups(estimator, cv, groups)
     n_times = 1 if cv is None else _number_of_folds(cv)
     fits = _fits(estimator, n_features) * n_times
     losses = tuple(fit.loss for fit in fits)
@@ -130,6 +137,43 @@ def plan_search(estimator, *, cv=None, n_features=None):
         ledger_notes=tuple(filter(None, notes)),
         voids=tuple(_voids(estimator)),
     )
+
+
+def _warn_of_lost_groups(estimator, cv, groups):
+    """Warn of private steps that are fitted without the groups of a search.
+
+    A splitter that keeps groups together shows that there will be some.
+    """
+    is_search = isinstance(estimator, (GridSearchCV, RandomizedSearchCV))
+    if not is_search and cv is None:  # a single fit takes groups itself
+        return
+
+    splitters = [cv, estimator.cv] if is_search else [cv]
+    if groups is None and not any(map(_asks_for_groups, splitters)):
+        return
+
+    names = [type(step).__name__ for step in _private_inside(estimator) if _loses_groups(step)]
+    if names:
+        warnings.warn(
+            f"groups go to the splitter only: {', '.join(dict.fromkeys(names))} will be fitted "
+            'without them, which protects rows and not people, and which privacy_unit="person" '
+            "refuses. Enable metadata routing and request them by set_fit_request(groups=True), or "
+            'set privacy_unit="row" if rows are meant.',
+            stacklevel=3,
+        )
+
+
+def _asks_for_groups(splitter):
+    routing = getattr(splitter, "get_metadata_routing", None)
+    return routing is not None and bool(routing().split.requests.get("groups"))
+
+
+def _loses_groups(private):
+    """Return whether a private step inside a search gets no groups, and nobody said so."""
+    if getattr(private, "privacy_unit", "row") == "row":
+        return False
+    is_requested = bool(private.get_metadata_routing().fit.requests.get("groups"))
+    return not (get_config()["enable_metadata_routing"] and is_requested)
 
 
 def _voids(estimator):
