@@ -284,11 +284,14 @@ def rows_of(level):
     return [level[of_node] for of_node in rows.T]
 
 
-def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leaves=False):
+def aq_draws(
+    ranks, quantiles, budget, split_rank=split_in_the_middle, all_leaves=False, priors=None
+):
     """Return the root of the exact distributions of AQ, for all columns of `ranks`.
 
     Every node is made by the function that makes those of a release, after every history of draws
     above it. `split_rank` and `all_leaves` make other mechanisms of it, which need not be private.
+    `priors` has one for each column, that is, for each dataset.
     """
     n_datasets = ranks.total_weights.size
     last_end = len(quantiles) + 1
@@ -313,7 +316,7 @@ def aq_draws(ranks, quantiles, budget, split_rank=split_in_the_middle, all_leave
             is_leaf=level.is_leaf | all_leaves,
         )
         rows = np.tile(np.arange(n_rows), n_together)
-        nodes = aq_module.nodes_of_level(ranks.grid, level, estimates, rows=rows)
+        nodes = aq_module.nodes_of_level(ranks.grid, level, estimates, rows=rows, priors=priors)
 
         weights = (pair_weights if level.is_of_pairs else place_weights)(ranks, nodes)
         weights = weights.reshape(n_datasets, n_histories, -1)

@@ -185,8 +185,8 @@ def print_columns(n_fits, folder):
     columns = COLUMNS + ([hours] if hours else [])
     for n_rows, eps in SETTINGS:
         print(
-            f"\n{n_rows:,} rows, eps = {eps:.3f} a column, {n_fits * N_COLUMNS} columns each: error as "
-            "a share of the rows, and its s.e."
+            f"\n{n_rows:,} rows, eps = {eps:.3f} a column, {n_fits * N_COLUMNS} columns each: "
+            "error as a share of the rows, and its s.e."
         )
         print(
             f"{'':18} " + "".join(f"{name:>16}" for name in KNOWLEDGE) + f"{'bounds/nothing':>16}"
