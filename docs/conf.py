@@ -175,7 +175,7 @@ html_theme_options = {
     "icon_links": [{"name": "Source", "url": SOURCE, "icon": "fa-solid fa-code"}] if SOURCE else [],
     "navbar_align": "left",
     "navbar_end": ["theme-switcher", "navbar-icon-links"],
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -190,10 +190,12 @@ html_sidebars = {
         "index",
         "install",
         "getting_started",
+        "how_it_works",
         "privacy",
         "citing",
         "changelog",
         "contributing",
+        "security",
         "gallery",
     )
 }

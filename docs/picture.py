@@ -5,6 +5,8 @@ from pathlib import Path
 
 import gallery_style
 import matplotlib.pyplot as plt
+from chooser_picture import draw_chooser
+from walk_picture import draw_base_measures, draw_walk
 
 HERE = Path(__file__).parent
 
@@ -35,6 +37,9 @@ def main():
     plt.close()
     draw_quickstart()
     plt.savefig(HERE / "_static" / "quickstart.png", dpi=60)
+    draw_walk(HERE / "_static")
+    draw_base_measures(HERE / "_static")
+    draw_chooser(HERE / "_static")
 
 
 if __name__ == "__main__":
