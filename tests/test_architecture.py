@@ -100,6 +100,7 @@ READING_ORDER = [
     "estimators.planned",
     "estimators.base",
     "estimators.binning",
+    "estimators.bin_labels",
     "estimators.discretizer",
     "estimators.quantile_transformer",
     "estimators.robust_scaler",

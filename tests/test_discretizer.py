@@ -1,5 +1,9 @@
 """DPKBinsDiscretizer beside sklearn's exact KBinsDiscretizer."""
 
+import inspect
+import re
+import textwrap
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,6 +12,7 @@ from scipy import sparse
 from sklearn.preprocessing import KBinsDiscretizer
 
 from dpq_sklearn import DPKBinsDiscretizer
+from dpq_sklearn.estimators.bin_labels import labels_of_bins
 
 COLUMNS = {
     "normal": lambda rng: rng.normal(size=2000),
@@ -185,3 +190,111 @@ def test_onnx_converts_the_exported_object(rng):
     session = onnxruntime.InferenceSession(model.SerializeToString())
     (bins,) = session.run(None, {session.get_inputs()[0].name: X})
     assert np.mean(bins == plain.transform(X)) > 0.99  # ONNX compares in float32
+
+
+# Names of bins
+
+
+def next_float(value):
+    return np.nextafter(value, np.inf)
+
+
+@pytest.mark.parametrize(
+    ("edges", "labels"),
+    [
+        ([20000.0], ["(-inf, 20000)", "[20000, inf)"]),
+        ([-0.0, 0.3, 1e15], ["(-inf, 0)", "[0, 0.3)", "[0.3, 1000000000000000)", None]),
+        ([1e-7, 2.5e20], ["(-inf, 1e-07)", "[1e-07, 2.5e+20)", "[2.5e+20, inf)"]),
+        ([0.0, 0.0, 3.0], ["(-inf, 0)", "[0, 0)", "[0, 3)", "[3, inf)"]),
+        ([7.0, 7.0, 7.0], ["(-inf, 7)", "[7, 7)_1", "[7, 7)_2", "[7, inf)"]),
+        ([7.0, 7.0, next_float(7.0)], ["(-inf, 7)", "[7, 7)", "[7, 7]", "(7, inf)"]),
+        ([0.0, next_float(0.0), 2.0], ["(-inf, 0)", "[0, 0]", "(0, 2)", "[2, inf)"]),
+    ],
+)
+def test_labels_say_the_values_in_few_digits_and_differ(edges, labels):
+    found = labels_of_bins(np.array(edges))
+    assert [label for label, wanted in zip(found, labels, strict=True) if wanted] == [
+        wanted for wanted in labels if wanted
+    ]
+    assert len(set(found)) == len(edges) + 1
+
+
+def holds(label, value):
+    """Whether an interval holds a value, by its label alone."""
+    label, _, _ = label.partition("_")  # without the number of an empty bin
+    low, high = label[1:-1].split(", ")
+    above = value >= float(low) if label[0] == "[" else value > float(low)
+    return above and (value <= float(high) if label[-1] == "]" else value < float(high))
+
+
+@pytest.mark.parametrize("decimals", [None, 0])
+def test_labels_say_where_transform_puts_a_value(decimals, rng):
+    X = np.c_[rng.poisson(0.5, 5000), rng.normal(0, 9, 5000).round(decimals or 1)]
+    fitted = DPKBinsDiscretizer(8, encode="ordinal", decimals=decimals, random_state=0).fit(X)
+    bins = fitted.transform(X).astype(int)
+    for column, labels in enumerate(fitted.bin_labels()):
+        assert len(labels) == 8 == len(set(labels))
+        for value, number in zip(X[:200, column], bins[:200, column], strict=True):
+            assert [holds(label, value) for label in labels].index(True) == number
+            assert sum(holds(label, value) for label in labels) == 1
+    assert "[0, 0)_1" in fitted.bin_labels()[0]
+
+
+@pytest.mark.parametrize("encode", ["onehot", "onehot-dense"])
+def test_names_of_columns_are_combined_as_asked(encode, rng):
+    X = pd.DataFrame({"income": rng.lognormal(10, 1, 5000), "n": rng.poisson(0.5, 5000)})
+    binner = DPKBinsDiscretizer({"income": 4, "n": 8}, encode=encode, decimals={"income": -3})
+    fitted = binner.fit(X)
+    concat = [f"income_{k}.0" for k in range(4)] + [f"n_{k}.0" for k in range(8)]
+    assert fitted.get_feature_names_out().tolist() == concat
+
+    fitted.set_params(feature_name_combiner="interval")
+    names = fitted.get_feature_names_out().tolist()
+    of_income, of_n = fitted.bin_labels()
+    assert names == [f"income_{x}" for x in of_income] + [f"n_{x}" for x in of_n]
+    assert len(set(names)) == 12 and re.fullmatch(r"income_\[1\d000, 2\d000\)", names[1])
+
+    fitted.set_params(feature_name_combiner=lambda name, number: f"{name} bin {number:02d}")
+    assert fitted.get_feature_names_out().tolist()[:2] == ["income bin 00", "income bin 01"]
+    fitted.set_params(feature_name_combiner=lambda name, number: number)
+    with pytest.raises(TypeError, match="feature_name_combiner must return a str, got int"):
+        fitted.get_feature_names_out()
+
+    fitted.set_params(feature_name_combiner="interval", encode="ordinal")
+    assert fitted.get_feature_names_out().tolist() == ["income", "n"]
+    with pytest.raises(ValueError, match="'feature_name_combiner' parameter"):
+        fitted.set_params(feature_name_combiner="label").fit(X)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_names_with_intervals_stand_in_frames(library, rng):
+    X = pd.DataFrame({"n": rng.poisson(0.5, 5000)})
+    binner = DPKBinsDiscretizer(8, encode="onehot-dense", feature_name_combiner="interval")
+    table = binner.set_output(transform=library).fit_transform(X)
+    assert list(table.columns) == [f"n_{label}" for label in binner.bin_labels()[0]]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_bin_numbers_become_ordered_categories_by_the_documented_lines(library, rng):
+    X = pd.DataFrame({"n": np.r_[rng.normal(100, 9, 5000), np.nan]})
+    binner = DPKBinsDiscretizer(4, encode="ordinal", random_state=0).fit(X)
+    (labels,) = binner.bin_labels()
+    numbers = binner.transform(X)[:, 0]
+
+    code = dict(re.findall(r"in (\w+) by ::\n\n((?: {4}.*\n)+)", inspect.getdoc(binner.bin_labels)))
+    column = binner.set_output(transform=library).transform(X)["n"]
+    names = {"pd": pd, "pl": pl, "labels": labels, "column": column}
+    first, second = textwrap.dedent(code[library]).splitlines()
+    exec(first, names)
+    found = eval(second, names)
+
+    assert [x if x in labels else None for x in found.to_list()] == [
+        None if np.isnan(k) else labels[int(k)] for k in numbers
+    ]
+    in_order = found.dropna().sort_values() if library == "pandas" else found.drop_nulls().sort()
+    assert list(dict.fromkeys(in_order.to_list())) == labels != sorted(labels)
+
+
+def test_exported_names_are_those_of_scikit_learn(rng):
+    binner = DPKBinsDiscretizer(3, feature_name_combiner="interval").fit(rng.normal(size=(5000, 1)))
+    assert binner.to_sklearn().get_feature_names_out().tolist() == ["x0_0.0", "x0_1.0", "x0_2.0"]

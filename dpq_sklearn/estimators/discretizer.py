@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from dpq_sklearn.checks import shown
 from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.base import PrivateQuantileTransformer
+from dpq_sklearn.estimators.bin_labels import labels_of_bins
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
 from dpq_sklearn.estimators.parameters import DEFAULT_BINS, bins_of_features
 from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_deviations
@@ -36,6 +37,10 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         A sparse matrix of indicators, a dense one, or bin numbers.
     dtype : {np.float32, np.float64} or None, default=None
         Type of the output. None keeps that of the input.
+    feature_name_combiner : {"concat", "interval"} or callable, default="concat"
+        How one-hot columns are named: "concat" by the number of the bin as scikit-learn does,
+        ``income_1.0``; "interval" by the values that it holds, ``income_[20000, 26000)``; a
+        callable by what it returns for the name of the feature and the number of the bin.
     {shared parameters}
 
     Attributes
@@ -88,6 +93,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         ],
         "encode": [StrOptions({"onehot", "onehot-dense", "ordinal"})],
         "dtype": [Options(type, {np.float64, np.float32}), None],
+        "feature_name_combiner": [StrOptions({"concat", "interval"}), callable],
     }
 
     def __init__(
@@ -105,6 +111,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         feature_weights=None,
         mechanism="aq",
         dtype=None,
+        feature_name_combiner="concat",
         resolution=None,
         n_jobs=None,
         random_state=None,
@@ -122,6 +129,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.feature_weights = feature_weights
         self.mechanism = mechanism
         self.dtype = dtype
+        self.feature_name_combiner = feature_name_combiner
         self.resolution = resolution
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -203,7 +211,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return binning.bin_centres(bins, self.bin_edges_, X.dtype)
 
     def get_feature_names_out(self, input_features=None):
-        """Get output feature names, as scikit-learn's KBinsDiscretizer names them.
+        """Get output feature names; by default those of scikit-learn's KBinsDiscretizer.
 
         Parameters
         ----------
@@ -213,21 +221,68 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         Returns
         -------
         feature_names_out : ndarray of str objects
-            The names of the input, followed by the bin number for one-hot encodings.
+            The names of the input, for one-hot encodings each with each of its bins, put together
+            as `feature_name_combiner` says.
         """
         check_is_fitted(self, "n_features_in_")
         names = _check_feature_names_in(self, input_features)
         if self.encode == "ordinal":
             return names
 
-        pairs = zip(names, self.n_bins_, strict=True)
-        return np.array([f"{name}_{k}.0" for name, n in pairs for k in range(n)], dtype=object)
+        return np.array(
+            [each for index, name in enumerate(names) for each in self._names_of_bins(index, name)],
+            dtype=object,
+        )
+
+    def _names_of_bins(self, index, name):
+        """Return the names of the columns of one feature."""
+        if self.feature_name_combiner == "concat":
+            return [f"{name}_{k}.0" for k in range(self.n_bins_[index])]
+        if self.feature_name_combiner == "interval":
+            labels = labels_of_bins(self._private_values()[index])
+            return [f"{name}_{label}" for label in labels]
+
+        combined = [self.feature_name_combiner(name, k) for k in range(self.n_bins_[index])]
+        wrong = [type(each).__name__ for each in combined if not isinstance(each, str)]
+        if wrong:
+            raise TypeError(f"feature_name_combiner must return a str, got {wrong[0]}.")
+        return combined
+
+    def bin_labels(self):
+        """Return which values each bin holds, in words such as "[20000, 26000)".
+
+        Returns
+        -------
+        labels : list of lists of str
+            The labels of the bins of each feature, all of them distinct. The first bin begins at
+            -inf and the last one ends at inf, as `transform` has it; bounds are not looked at.
+            Bins between equal edges hold no value: their number follows the label.
+
+        Notes
+        -----
+        A column of bin numbers (``encode="ordinal"``) becomes one of ordered categories, missing
+        values included, in pandas by ::
+
+            categories = pd.CategoricalDtype(labels, ordered=True)
+            column.map(dict(enumerate(labels))).astype(categories)
+
+        and in polars by ::
+
+            options = {"default": None, "return_dtype": pl.Enum(labels)}
+            column.replace_strict(range(len(labels)), labels, **options)
+
+        where `labels` are those of its feature.
+        """
+        check_is_fitted(self)
+
+        return [labels_of_bins(edges) for edges in self._private_values()]
 
     def to_sklearn(self, missing="raise"):
         """Return a plain fitted transformer of scikit-learn with the private quantiles.
 
         It needs no dpq_sklearn where it is used, and its `transform` equals this one's on finite
-        data. It is as private as this object.
+        data. It is as private as this object. Its columns have scikit-learn's names, whatever
+        `feature_name_combiner` is.
 
         Parameters
         ----------
