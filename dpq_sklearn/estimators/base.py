@@ -30,7 +30,11 @@ from dpq_sklearn.estimators.compat import (
     output_container,
 )
 from dpq_sklearn.estimators.noise_warning import warn_if_noisy
-from dpq_sklearn.estimators.parameters import lattices_of_features, weights_of_features
+from dpq_sklearn.estimators.parameters import (
+    bounds_of_features,
+    lattices_of_features,
+    weights_of_features,
+)
 from dpq_sklearn.estimators.planned import planned_loss
 from dpq_sklearn.estimators.report import make_report
 from dpq_sklearn.forecast.enough_data import cautious_count, chosen_plan, errors_in_bins
@@ -384,7 +388,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
 
         names = _check_feature_names_in(self)
-        return make_report(names, self._private_values(), self.error_in_bins_)
+        own_names = getattr(self, "feature_names_in_", None)
+        bounds = bounds_of_features(self.bounds, self.n_features_in_, own_names)
+        return make_report(names, self._private_values(), bounds, self.error_in_bins_)
 
     def _planned_loss(self, n_features=None):
         """Return what a fit will cost at most, without data."""

@@ -3,7 +3,7 @@
 It is decided by released numbers and public facts, and says what would help.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import numpy as np
@@ -11,11 +11,11 @@ import numpy as np
 from dpq_sklearn.checks import LARGEST_EXPONENT
 from dpq_sklearn.forecast.enough_data import (
     TOO_FAR_OFF,
-    cautious_count,
-    errors_within_bounds,
+    errors_in_bins,
+    errors_of_rows,
     is_near_enough,
+    likely_count,
     most_bins,
-    rank_deviations,
     warn_of_noise,
 )
 from dpq_sklearn.mechanisms.noise import CountNoise
@@ -24,8 +24,15 @@ from dpq_sklearn.releases.request import CountRole
 
 # A delta that is well below one over the number of rows of most tables.
 USUAL_DELTA = "1e-6"
-# How many times smaller an error must become, so that a delta or bounds are worth a word.
-WORTH_A_WORD = 1.2
+# How many times smaller a step must make an error, so that it is worth a word.
+WORTH_A_WORD = 1.1
+# Fewer bins give something up, and public rows have to be found: steps that must be so many times
+# better to be named first.
+PRICE_OF_FEWER_BINS = 1.5
+PRICE_OF_PUBLIC_ROWS = 1.1
+# A prior that many could find: so many public rows, and how well they know a median.
+PUBLIC_ROWS = 100
+DEVIATION_OF_PUBLIC_ROWS = 0.5 / np.sqrt(PUBLIC_ROWS)
 
 
 def warn_if_noisy(released, error, fewer):
@@ -41,7 +48,7 @@ def warn_if_noisy(released, error, fewer):
     if error > TOO_FAR_OFF:
         warn_of_noise(
             f"{_rows_in_words(released.n_rows, plan.count_budget)}, {features}: an edge is "
-            f"expected to be {error:.1f} bins off. Use {_advice(released, error, fewer)}."
+            f"expected to be {error:.1f} bins off. Use {_advice(released, fewer)}."
         )
     elif words := _about_equal_edges(released.values, plan.grid, features):
         warn_of_noise(words)
@@ -131,44 +138,118 @@ def _rounded(number):
     return f"{float(f'{number:.2g}'):,.0f}"
 
 
-def _advice(released, error, fewer):
-    """Return what would help: fewer bins, a delta, bounds, fewer features, a larger budget."""
-    plan = released.plan
-    n_rows = cautious_count(released.n_rows, plan.count_budget)
-    advice = [_fewer_quantiles(plan, n_rows, fewer), _a_delta(plan)]
+@dataclass(frozen=True)
+class _Step:
+    """Something that would help: its words, and what it makes of the errors."""
 
-    if error > WORTH_A_WORD * errors_within_bounds(plan, n_rows).mean():
-        advice.append("public bounds")
+    words: str
+    error_of_rows: float  # which can be compared if the bins are others, too
+    error_in_bins: float | None = None  # None if the bins are others
+    is_enough: bool = False  # whether the rule of enough data is content with other bins
+    price: float = 1.0  # how many times better it must be to be named before others
+    note: str = ""
+
+    @property
+    def rank(self):
+        """By which steps are put into order, best first."""
+        return self.error_of_rows * self.price
+
+    def is_worth_a_word(self, now):
+        """Return whether it is clearly better than the step to stay as it is, or good enough."""
+        if self.error_in_bins is None:
+            is_better = now.error_of_rows > WORTH_A_WORD * self.error_of_rows
+            return is_better or self.is_enough
+        return now.error_in_bins > WORTH_A_WORD * self.error_in_bins
+
+    def in_words(self, now):
+        """Return the words, with how many times smaller an error in bins becomes."""
+        if self.error_in_bins is None:
+            return self.words
+        times = now.error_in_bins / self.error_in_bins
+        return f"{self.words} (error {times:.2g} times smaller{self.note})"
+
+
+def _advice(released, fewer):
+    """Return what would help, best first by predicted errors; a larger budget always would."""
+    plan = released.plan
+    n_rows = likely_count(released.n_rows, plan.count_budget)
+    if plan.request.count is CountRole.CHOOSES:  # "auto" takes as many as a step allows
+        plan = _with_probabilities(plan, next(iter(fewer.values())))
+    now = _same_bins("as it is", plan, n_rows)
+
+    steps = [_fewer_quantiles(plan, n_rows, fewer), _a_delta(plan, n_rows)]
+    steps += _more_knowledge(plan, n_rows)
+    worth_it = [step for step in steps if step and step.is_worth_a_word(now)]
+    worth_it.sort(key=lambda step: step.rank)
+
+    advice = [step.in_words(now) for step in worth_it]
     if len(plan.request.columns) > 1:
         advice.append("fewer features")
 
-    what_else = ", ".join(filter(None, advice))
     more_budget = f"a larger {plan.count_budget.unit}"
-    return f"{what_else} or {more_budget}" if what_else else more_budget
+    return f"{', '.join(advice)} or {more_budget}" if advice else more_budget
+
+
+def _same_bins(words, plan, n_rows, learn=None, **others):
+    """Return the step to a plan with the same bins, or to more knowledge."""
+    return _Step(
+        words,
+        error_of_rows=errors_of_rows(plan, n_rows, learn).mean(),
+        error_in_bins=errors_in_bins(plan, n_rows, learn).mean(),
+        **others,
+    )
+
+
+def _more_knowledge(plan, n_rows):
+    """Return the steps that cost no budget: to tell more of what is publicly known."""
+
+    def with_bounds(known):
+        return replace(known, n_bounds=2)
+
+    def with_decimals(known):
+        return replace(known, is_lattice=True)
+
+    def with_prior(known):
+        has_prior = known.prior_deviation is not None
+        return known if has_prior else replace(known, prior_deviation=DEVIATION_OF_PUBLIC_ROWS)
+
+    steps = [
+        _same_bins("public bounds", plan, n_rows, with_bounds),
+        _same_bins("decimals that are known", plan, n_rows, with_decimals),
+    ]
+    if plan.request.mechanism.takes_priors:
+        words = f"{PUBLIC_ROWS} public rows as prior"
+        steps.append(_same_bins(words, plan, n_rows, with_prior, price=PRICE_OF_PUBLIC_ROWS))
+    return steps
 
 
 def _fewer_quantiles(plan, n_rows, fewer):
-    """Return words for the most quantiles that are near enough, or else the fewest; or None."""
-    if plan.request.count is CountRole.CHOOSES:  # "auto" did what it could
-        return None
-    fewer = {
-        words: probabilities
+    """Return the step to the most quantiles that are near enough, or else the fewest; or None."""
+    plans = {
+        words: _with_probabilities(plan, probabilities)
         for words, probabilities in fewer.items()
         if len(probabilities) + 1 < most_bins(plan)
     }
-    if not fewer:
+    if not plans:
         return None
 
-    def is_enough(words):
-        columns = [replace(c, probabilities=fewer[words]) for c in plan.request.columns]
-        return is_near_enough(plan_quantiles(replace(plan.request, columns=columns)), n_rows)
+    enough = list(takewhile(lambda words: is_near_enough(plans[words], n_rows), plans))
+    words = enough[-1] if enough else next(iter(plans))
+    return _Step(
+        words,
+        error_of_rows=errors_of_rows(plans[words], n_rows).mean(),
+        is_enough=bool(enough),
+        price=PRICE_OF_FEWER_BINS,
+    )
 
-    enough = list(takewhile(is_enough, fewer))
-    return enough[-1] if enough else next(iter(fewer))
+
+def _with_probabilities(plan, probabilities):
+    columns = [replace(column, probabilities=probabilities) for column in plan.request.columns]
+    return plan_quantiles(replace(plan.request, columns=columns))
 
 
-def _a_delta(plan):
-    """Return the advice to take a delta, if that makes the error clearly smaller; or None."""
+def _a_delta(plan, n_rows):
+    """Return the step to a delta, or None if there is one, or a rho, or no room for it."""
     request = plan.request
     delta = float(USUAL_DELTA)
     is_pure = request.budget.rho is None and plan.loss.delta == 0
@@ -176,11 +257,12 @@ def _a_delta(plan):
         return None
 
     with_delta = plan_quantiles(replace(request, budget=replace(request.budget, delta=delta)))
-    times_smaller = _mean_deviation(plan) / _mean_deviation(with_delta)
-    if times_smaller <= WORTH_A_WORD:
-        return None
-    return f"delta={USUAL_DELTA} (error {times_smaller:.2g} times smaller)"
+    return _same_bins(f"delta={USUAL_DELTA}", with_delta, n_rows, note=_note_of_ledgers(with_delta))
 
 
-def _mean_deviation(plan):
-    return np.concatenate(rank_deviations(plan)).mean()
+def _note_of_ledgers(plan):
+    """Return in words what a ledger counts for a plan with a delta if it has none itself."""
+    counted = plan.loss.pure_eps
+    if not plan.request.is_added_up or counted <= plan.loss.eps:
+        return ""
+    return f", but a ledger with delta=0 counts it as eps={counted:.2g}"

@@ -34,17 +34,18 @@ class QualityReport(dict):
         return f"<table>{rows}</table>"
 
 
-def make_report(names, values, errors):
+def make_report(names, values, bounds, errors):
     """Return a table of features: their names, their private values, and the errors in bins.
 
-    It is a pandas DataFrame if pandas is installed.
+    `bounds` are pairs, infinite where there are none. The table is a pandas DataFrame if pandas is
+    installed.
     """
     columns = {
         "feature": names,
         "bins": np.array([edges.size + 1 for edges in values]),
         "edges": np.fromiter((edges.tolist() for edges in values), dtype=object),
         "error_in_bins": errors.round(3),
-        "verdict": np.fromiter(map(_verdict_on_edges, errors, values), dtype=object),
+        "verdict": np.fromiter(map(_verdict_on_edges, errors, values, bounds), dtype=object),
         "caveat": np.full(len(values), CAVEAT, dtype=object),
     }
 
@@ -55,13 +56,16 @@ def make_report(names, values, errors):
     return pandas.DataFrame(columns)
 
 
-def _verdict_on_edges(error, edges):
-    """Return a verdict, and how many bins can hold rows if there are equal edges."""
+def _verdict_on_edges(error, edges, bounds):
+    """Return a verdict, and how many bins can hold rows if edges are equal, or at the low bound.
+
+    So they are where decimals and bounds leave fewer points than there are bins.
+    """
     n_bins = edges.size + 1
-    n_distinct = np.unique(edges).size + 1
-    if n_distinct == n_bins:
+    n_used = np.unique(edges).size + bool(edges[0] > bounds[0])
+    if n_used == n_bins:
         return verdict(error)
-    return f"{verdict(error)}; {n_distinct} of {n_bins} bins can hold rows"
+    return f"{verdict(error)}; {n_used} of {n_bins} bins can hold rows"
 
 
 def verdict(error):

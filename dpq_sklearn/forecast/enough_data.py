@@ -1,14 +1,16 @@
 """Are the data enough? One rule, from released numbers and public facts alone.
 
 The expected error of an edge is that of its rank, in bins: in parts of the rows that a bin should
-hold. The number of rows is itself a released, noisy count, so a cautious lower value of it is used.
-`n_bins="auto"`, the warning after a fit, `quality_report` and `suggest_n_bins` all follow this
-rule. The constants were chosen by measured errors and models: docs/enough_data.md.
+hold. It is what the rank deviation of the mechanism says as long as the draws find the data; how
+likely that is depends on what is publicly known of the column. The number of rows is itself a
+released, noisy count. `n_bins="auto"`, the warning after a fit, its advice, `quality_report` and
+`suggest_n_bins` all follow this rule. The constants were fitted to measured errors:
+docs/accuracy_and_speed.md says to which.
 """
 
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import takewhile
 from traceback import walk_stack
@@ -17,6 +19,7 @@ import numpy as np
 from scipy.special import expit
 
 from dpq_sklearn.mechanisms.noise import CountNoise
+from dpq_sklearn.mechanisms.prior import spread_of_rank
 from dpq_sklearn.mechanisms.protocol import of_column
 
 # An edge that is expected to be further off than this, in bins, is too far off to be useful.
@@ -25,15 +28,27 @@ TOO_FAR_OFF = 0.5
 # root of the rows: the usual rule for histograms, beyond which models learn the single rows.
 AUTO_BINS = (2, 4, 8, 16, 32, 64)
 # If the edges of all of them are too far off, some of many may still hit the data: "auto" takes
-# the most likely number up to this one then, where k bins are worth log(k) nats. A count below
-# half of its standard deviation is raised to that: it tells no more.
+# the most likely number up to this one then, where k bins are worth log(k) nats.
 MOST_LOST_BINS = 16
-# Without knowing where the data are, the draws have to tell them from the rest of the number line:
-# so many nats are needed between two bounds and if an end is open.
-NATS_TO_FIND = 3.0
-NATS_TO_FIND_OPEN = 5.0
+# Draws have to tell the data from the rest of the number line. So many nats count against them, by
+# how many of the two bounds are known; a lattice spares some, and a prior nearly all.
+NATS_TO_FIND = (3.3, 3.0, 2.2)
+NATS_OF_A_LATTICE = 0.5
+NATS_WITH_A_PRIOR = -0.5
+# Where bounds leave K points of a lattice it is at most the first and the second times log(K).
+NATS_OF_POINTS = (-1.0, 0.5)
+# What counts for them, as a share of what the rank deviations say. Columns differ, so the chance to
+# find one rises more slowly with the rows than each of them would have it.
+SHARE_OF_NATS = 0.7
+# How far a row may be from the middle of its bin.
+HALF_A_BIN = 0.5
 # The error, as a share of the rows, of an edge that lies anywhere.
-LOST = 0.5
+LOST = 0.4
+# A prior that has the rank of a quantile with a spread of w keeps its error below this times w.
+SPREADS_OF_A_PRIOR = 1.4
+# On a lattice with few points an edge has no error among the rows that share one. Where the rank
+# deviation is so many times the rows of a point, the mean square of the error is half as large.
+ROWS_OF_A_POINT = 3.0
 
 _NOT_THE_USERS = ("dpq_sklearn", "sklearn", "joblib", "threading", "concurrent")
 
@@ -58,8 +73,17 @@ def warn_of_noise(text):
 
 
 def cautious_count(n_rows, count_budget):
-    """Return a released count, less one standard deviation of its noise; at least 1."""
-    return max(n_rows - CountNoise(count_budget).deviation(), 1.0)
+    """Return the count by which errors are judged: a released one, less by its noise; at least 1.
+
+    Errors go by one over the count, whose mean over a noise with the variance v is, to second
+    order, that of ``n_rows - v / n_rows``. So a count that is all noise counts as 1.
+    """
+    return max(n_rows - CountNoise(count_budget).deviation() ** 2 / n_rows, 1.0)
+
+
+def likely_count(n_rows, count_budget):
+    """Return a released count, or half of the deviation of its noise: a lower one tells no more."""
+    return max(n_rows, CountNoise(count_budget).deviation() / 2)
 
 
 def rank_deviations(plan):
@@ -78,34 +102,104 @@ def _map_columns(plan, function):
     return list(map(value, plan.request.mechanisms, plan.request.columns, plan.budgets))
 
 
-def errors_in_bins(plan, n_rows):
-    """Return the expected error of the edges of each column in bins, if there are `n_rows` rows."""
+@dataclass(frozen=True)
+class Knowledge:
+    """What is publicly known of a column, as far as it decides how well its quantiles are found."""
+
+    n_bounds: int  # how many of the two
+    is_lattice: bool  # whether its decimals are known
+    n_points: int | None  # how many points of the lattice bounds leave
+    prior_deviation: float | None  # that of its `Prior`
+
+    @classmethod
+    def of(cls, column):
+        """Return what is known of a column of a request."""
+        return cls(
+            n_bounds=int(np.isfinite(column.bounds).sum()),
+            is_lattice=column.decimals is not None,
+            n_points=column.n_points,
+            prior_deviation=None if column.prior is None else column.prior.deviation,
+        )
+
+    @property
+    def nats_to_find(self):
+        """The logarithm of the odds against finding the data, without any rows."""
+        if self.prior_deviation is not None:
+            return NATS_WITH_A_PRIOR
+        if self.n_points is not None:
+            of_one, of_log = NATS_OF_POINTS
+            return min(of_one + of_log * np.log(self.n_points), NATS_TO_FIND[2])
+        return NATS_TO_FIND[self.n_bounds] - NATS_OF_A_LATTICE * self.is_lattice
+
+
+def errors_in_bins(plan, n_rows, learn=None):
+    """Return the expected error of the edges of each column in bins, if there are `n_rows` rows.
+
+    ``learn(knowledge)`` returns more `Knowledge`, for the question what that would buy.
+    """
 
     def error(column, deviations):
-        # The chance that the draws miss the data altogether, and the error if they do not.
-        lost = expit(-_log_odds_to_find(column, deviations, n_rows))
-        found = np.minimum(deviations / n_rows, LOST).mean()
+        knowledge = Knowledge.of(column)
+        if learn is not None:
+            knowledge = learn(knowledge)
 
-        share_of_rows = np.sqrt((1 - lost) * found**2 + lost * LOST**2)
+        # The chance that the draws miss the data altogether, and the error if they do not.
+        lost = expit(-_log_odds_to_find(column, deviations, n_rows, knowledge))
+        found = _mean_square_if_found(column, deviations / n_rows, knowledge)
+
+        share_of_rows = np.sqrt((1 - lost) * found + lost * LOST**2)
         return share_of_rows * (len(column.probabilities) + 1)
 
     return np.array(_map_columns(plan, error))
 
 
-def _log_odds_to_find(column, deviations, n_rows):
+def errors_of_rows(plan, n_rows, learn=None):
+    """Return how far off the rank of a row is that is told by its bin, as a share of the rows.
+
+    Edges are off, and in a bin all rows are alike: both count. So numbers of bins can be compared.
+    """
+    n_bins = np.array([len(each) + 1 for each in plan.request.probabilities])
+    return np.hypot(errors_in_bins(plan, n_rows, learn), HALF_A_BIN) / n_bins
+
+
+def _mean_square_if_found(column, shares, knowledge):
+    """Return the mean square of errors as shares of the rows, from the rank deviations as such."""
+    squares = np.minimum(shares, LOST) ** 2
+
+    if knowledge.prior_deviation is not None:
+        spread = spread_of_rank(np.array(column.probabilities), knowledge.prior_deviation)
+        of_prior = (SPREADS_OF_A_PRIOR * spread) ** 2
+        squares = squares * of_prior / (squares + of_prior)
+
+    if knowledge.n_points is not None:
+        squares = squares / (1 + ROWS_OF_A_POINT / (knowledge.n_points * shares))
+
+    return squares.mean()
+
+
+def _log_odds_to_find(column, deviations, n_rows, knowledge=None):
     """Return the logarithm of the odds that the best draw of a column finds the data.
 
     A value beyond the data is ``min(q, 1 - q) * n_rows`` ranks from the q-quantile that is wanted.
     With a deviation of s in rank, sqrt(2) / s nats per rank count against it.
     """
+    knowledge = knowledge or Knowledge.of(column)
     q = np.array(column.probabilities)
     nats = np.sqrt(2) * n_rows * np.max(np.minimum(q, 1 - q) / deviations)
-    return nats - (NATS_TO_FIND if np.isfinite(column.bounds).all() else NATS_TO_FIND_OPEN)
+    return SHARE_OF_NATS * nats - knowledge.nats_to_find
 
 
 def is_near_enough(plan, n_rows, tolerance=TOO_FAR_OFF):
-    """Return whether so many rows are enough for the number of bins of a plan."""
-    return most_bins(plan) ** 3 <= n_rows and errors_in_bins(plan, n_rows).mean() <= tolerance
+    """Return whether so many rows, and points, are enough for the number of bins of a plan."""
+    n_bins = most_bins(plan)
+    if n_bins**3 > n_rows or n_bins > most_points(plan):
+        return False
+    return errors_in_bins(plan, n_rows).mean() <= tolerance
+
+
+def most_points(plan):
+    """Return the number of points of the column that may have the most: bins can be no more."""
+    return max(column.n_points or np.inf for column in plan.request.columns)
 
 
 def most_bins(plan):
@@ -124,7 +218,7 @@ def chosen_plan(plans, n_rows):
     if enough:
         return enough[-1]
 
-    n_likely = max(n_rows, CountNoise(plans[0].count_budget).deviation() / 2)
+    n_likely = likely_count(n_rows, plans[0].count_budget)
     log_odds = partial(_log_odds_to_find, n_rows=n_likely)
 
     def chance(plan):
@@ -136,9 +230,3 @@ def chosen_plan(plans, n_rows):
 def _with_request(plan, **changes):
     """Return a plan with the same budgets for a request that differs."""
     return replace(plan, request=replace(plan.request, **changes))
-
-
-def errors_within_bounds(plan, n_rows):
-    """Return what `errors_in_bins` would be if all columns had public bounds."""
-    columns = [replace(column, bounds=(0.0, 1.0)) for column in plan.request.columns]
-    return errors_in_bins(_with_request(plan, columns=columns), n_rows)

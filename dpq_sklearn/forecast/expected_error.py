@@ -1,12 +1,20 @@
 """Planning: how accurate a release will be, from public facts only."""
 
+from functools import partial
 from itertools import takewhile
 from numbers import Integral
 
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
-from dpq_sklearn.checks import checked_positive, checked_probabilities, checked_whole, shown
+from dpq_sklearn.checks import (
+    checked_bounds,
+    checked_decimals,
+    checked_positive,
+    checked_probabilities,
+    checked_whole,
+    shown,
+)
 from dpq_sklearn.forecast.enough_data import (
     AUTO_BINS,
     TOO_FAR_OFF,
@@ -15,6 +23,7 @@ from dpq_sklearn.forecast.enough_data import (
     rank_deviations,
     warn_of_noise,
 )
+from dpq_sklearn.reading.priors import prior_of_column
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.request import Column, CountRole, Request, even_probabilities
 
@@ -70,13 +79,23 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
     return errors
 
 
-def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolerance=TOO_FAR_OFF):
+def suggest_n_bins(
+    n_rows,
+    *,
+    eps=1.0,
+    delta=0.0,
+    rho=None,
+    n_features=1,
+    bounds=None,
+    decimals=None,
+    prior=None,
+    tolerance=TOO_FAR_OFF,
+):
     """Suggest the largest number of bins whose edges are still meaningful.
 
-    It is the largest power of two (AQ is at its best there), up to 64 and to the cube root of
-    `n_rows`, whose edges are expected to be off by no more than `tolerance`. ``n_bins="auto"``
-    follows the same rule, but its count of the rows is private: one standard deviation of the noise
-    is taken off, so it takes fewer bins where the rows are few.
+    It is the largest power of two, up to 64 and to the cube root of `n_rows`, whose edges are
+    expected to be off by no more than `tolerance`. ``n_bins="auto"`` follows the same rule, but its
+    count of the rows is private: where its noise is large it takes fewer bins.
 
     Parameters
     ----------
@@ -85,6 +104,9 @@ def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolera
         may itself be private.
     eps, delta, rho, n_features
         The budget of the whole fit, as in :func:`expected_rank_error`.
+    bounds, decimals, prior
+        What is publicly known of the features, as in :func:`dp_quantiles`: of all of them alike.
+        With `decimals` and `bounds` there are no more bins than points.
     tolerance : float, default=0.5
         The expected error of an edge that is acceptable, in bins: in parts of the rows that a bin
         should hold.
@@ -107,16 +129,22 @@ def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolera
     """
     n_rows = checked_whole(n_rows, "n_rows")
     checked_positive(tolerance, "tolerance")
-    budget = TotalBudget(eps, delta, rho)
+    known = {
+        "bounds": checked_bounds(bounds),
+        "decimals": checked_decimals(decimals),
+        "prior": prior_of_column(prior, None),
+    }
+    plan_of = partial(
+        plan_alike, n_features=n_features, budget=TotalBudget(eps, delta, rho), **known
+    )
 
     def is_enough(n_bins):
-        plan = plan_alike(n_bins, n_features, budget)
-        return is_near_enough(plan, n_rows, tolerance)
+        return is_near_enough(plan_of(n_bins), n_rows, tolerance)
 
     n_bins = max(takewhile(is_enough, AUTO_BINS), default=1)
 
     if n_bins == 1:
-        error = errors_in_bins(plan_alike(2, n_features, budget), n_rows).mean()
+        error = errors_in_bins(plan_of(2), n_rows).mean()
         warn_of_noise(
             f"{n_rows:,} rows are too few for 2 bins of {n_features} feature"
             f"{'s' if n_features > 1 else ''}: an edge is expected to be {error:.2g} bins off. Use "
@@ -125,10 +153,13 @@ def suggest_n_bins(n_rows, *, eps=1.0, delta=0.0, rho=None, n_features=1, tolera
     return n_bins
 
 
-def plan_alike(quantiles, n_features, budget, mechanism="aq"):
-    """Return the plan of a fit without bounds of so many features, all with these quantiles."""
+def plan_alike(quantiles, n_features, budget, mechanism="aq", **known):
+    """Return the plan of a fit of so many features, all with these quantiles.
+
+    `known` are fields of a `Column`.
+    """
     n_features = checked_whole(n_features, "n_features")
-    column = Column(_ascending_probabilities(quantiles))
+    column = Column(_ascending_probabilities(quantiles), **known)
 
     return plan_quantiles(
         Request(

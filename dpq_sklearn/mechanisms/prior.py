@@ -90,6 +90,14 @@ def guesses_of_nodes(priors, columns, probabilities):
     )
 
 
+def spread_of_rank(probability, deviation):
+    """Return by how much the rank of a quantile may differ, if that of a median has a deviation.
+
+    It varies as that of a sample does: less, the nearer to 0 or 1 it is.
+    """
+    return 2 * np.sqrt(probability * (1 - probability)) * deviation + _DRIFT
+
+
 @lru_cache(maxsize=4096)
 def _rings(prior, probability):
     """Return the ends of the rings around a quantile of a prior, and their weights."""
@@ -98,8 +106,7 @@ def _rings(prior, probability):
     if prior is None:
         return np.zeros(weights.size + 1), np.zeros(weights.size)
 
-    # The rank of a quantile varies as that of a sample does: less, the nearer to 0 or 1 it is.
-    spread = 2 * np.sqrt(probability * (1 - probability)) * prior.deviation + _DRIFT
+    spread = spread_of_rank(probability, prior.deviation)
     ranks = probability + spread * np.append(-_RING_ENDS[:0:-1], _RING_ENDS)
     inside = np.clip(ranks, 0.0, 1.0)
 

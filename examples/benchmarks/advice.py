@@ -1,0 +1,135 @@
+"""What does each step buy that the warning after a fit names? Errors, and a model behind the bins.
+
+    python examples/benchmarks/advice.py [--fits 30] [--rows 300] [--eps 1]
+
+Tables with 12 columns of different kinds, and a label that goes by the ranks of their values. The
+bins are fitted on so many private rows, and the logistic regression behind them as well; accuracy
+is that on 5,000 other rows. Errors are in bins: the root of the mean square of the errors in rank
+of a column, averaged over columns, and what the rule of enough data predicts for so many rows.
+"""
+
+import argparse
+import warnings
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning
+from dpq_sklearn.forecast.enough_data import errors_in_bins
+
+N_OTHER_ROWS = 5000
+N_PUBLIC_ROWS = 100
+# How each column is drawn, its decimals if they are known, and bounds that a person would name.
+COLUMNS = {
+    "N(0, 1)": (lambda rng, n: rng.normal(size=n), None, (-10, 10)),
+    "N(100, 15)": (lambda rng, n: rng.normal(100, 15, n), None, (0, 300)),
+    "logistic(-3, 2)": (lambda rng, n: rng.logistic(-3, 2, n), None, (-100, 100)),
+    "lognormal(3, 1)": (lambda rng, n: rng.lognormal(3, 1, n), None, (0, 10_000)),
+    "exponential": (lambda rng, n: rng.exponential(size=n), None, (0, 100)),
+    "uniform on (50, 60)": (lambda rng, n: rng.uniform(50, 60, n), None, (0, 100)),
+    "shares": (lambda rng, n: rng.beta(2, 5, n), None, (0, 1)),
+    "salaries, cents": (lambda rng, n: rng.lognormal(11, 0.7, n).round(2), 2, (0, 10**7)),
+    "ages": (lambda rng, n: rng.normal(42, 16, n).clip(17, 90).round(), 0, (0, 120)),
+    "heights": (lambda rng, n: rng.normal(170, 10, n).round(), 0, (50, 250)),
+    "Poisson(3)": (lambda rng, n: rng.poisson(3, n), 0, (0, 50)),
+    "zeros and counts": (
+        lambda rng, n: np.where(rng.random(n) < 0.4, 0, rng.geometric(0.1, n)),
+        0,
+        (0, 1000),
+    ),
+}
+BOUNDS = [bounds for _, _, bounds in COLUMNS.values()]
+DECIMALS = [decimals for _, decimals, _ in COLUMNS.values()]
+
+
+def rows_of(rng, n_rows):
+    return np.column_stack([make(rng, n_rows) for make, _, _ in COLUMNS.values()])
+
+
+def labelled_rows(rng, n_rows):
+    """Return rows, and labels whose odds go by ranks, in three columns by extreme ones."""
+    X = rows_of(rng, n_rows)
+    ranks = rankdata(X, axis=0) / n_rows - 0.5
+    signs = np.resize([1.0, -1.0], len(COLUMNS))
+    effects = np.where(np.arange(len(COLUMNS)) % 4 == 3, 4 * np.abs(ranks) - 1, 2 * ranks)
+    return X, rng.random(n_rows) < 1 / (1 + np.exp(-(effects * signs).sum(axis=1)))
+
+
+def steps(eps, public_rows):
+    """Return the parameters of the discretizer by step."""
+    start = {"n_bins": 5, "eps": eps}
+    return {
+        "5 bins": start,
+        "delta=1e-6": start | {"delta": 1e-6},
+        "public bounds": start | {"bounds": BOUNDS},
+        "decimals": start | {"decimals": DECIMALS},
+        "bounds and decimals": start | {"bounds": BOUNDS, "decimals": DECIMALS},
+        "100 public rows as prior": start | {"prior": public_rows},
+        "4 bins": start | {"n_bins": 4},
+        "3 bins": start | {"n_bins": 3},
+        "2 bins": start | {"n_bins": 2},
+        "half of the features": start,
+        "twice the eps": start | {"eps": 2 * eps},
+    }
+
+
+def errors_of_columns(X, edges):
+    """Return the root of the mean square of the errors in rank of each column, in bins."""
+    errors = []
+    for values, of_column in zip(np.sort(X.T), edges, strict=True):
+        n_bins = of_column.size - 1
+        wanted = np.arange(1, n_bins) / n_bins * values.size
+        below = np.searchsorted(values, of_column[1:-1], side="left")
+        up_to = np.searchsorted(values, of_column[1:-1], side="right")
+        off = np.maximum(np.maximum(below - wanted, wanted - up_to), 0)
+        errors.append(np.sqrt(np.mean(off**2)) / values.size * n_bins)
+    return np.square(errors)
+
+
+def results(n_rows, eps, n_fits):
+    """Return accuracies, squares of errors of columns and predicted errors of each step."""
+    found = {}
+    for fit in range(n_fits):
+        rng = np.random.default_rng(fit)
+        X, y = labelled_rows(rng, n_rows + N_OTHER_ROWS)
+        for step, parameters in steps(eps, rows_of(rng, N_PUBLIC_ROWS)).items():
+            used = slice(None, None, 2 if step == "half of the features" else 1)
+            binner = DPKBinsDiscretizer(**parameters)
+            model = make_pipeline(binner, LogisticRegression(C=0.3, max_iter=1000))
+            model.fit(X[:n_rows, used], y[:n_rows])
+
+            n_features = binner.n_features_in_
+            plan = binner._plan(n_features, binner._total_budget())
+            found.setdefault(step, []).append(
+                (
+                    model.score(X[n_rows:, used], y[n_rows:]),
+                    errors_of_columns(X[:n_rows, used], binner.bin_edges_),
+                    errors_in_bins(plan, n_rows).mean(),
+                )
+            )
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fits", type=int, default=30)
+    parser.add_argument("--rows", type=int, default=300)
+    parser.add_argument("--eps", type=float, default=1.0)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", PrivacyNoiseWarning)
+
+    found = results(arguments.rows, arguments.eps, arguments.fits)
+    print(f"{arguments.rows} x {len(COLUMNS)}, eps = {arguments.eps:g}, {arguments.fits} fits")
+    print(f"{'':26} {'accuracy':>8} {'s.e.':>6}   bins off: {'measured':>8} {'predicted':>9}")
+    for step, of_fits in found.items():
+        accuracies, squares, predicted = zip(*of_fits, strict=True)
+        deviation = np.std(accuracies, ddof=1) / np.sqrt(len(of_fits))
+        measured = np.sqrt(np.mean(squares, axis=0)).mean()
+        print(f"{step:26} {np.mean(accuracies):8.3f} {deviation:6.3f} {measured:20.2f}", end="")
+        print(f" {np.mean(predicted):9.2f}")
+
+
+if __name__ == "__main__":
+    main()
