@@ -569,7 +569,8 @@ def test_a_fit_whose_error_nobody_knows_does_not_warn(rng):
 @each_toy
 def test_default_bins_warn_on_small_tables(load):
     X = load().data
-    assert len(noise_warnings_of(lambda: DPKBinsDiscretizer().fit(X))) == 1
+    binner = DPKBinsDiscretizer(random_state=0)  # the noise of the count decides now and then
+    assert len(noise_warnings_of(lambda: binner.fit(X))) == 1
 
 
 @pytest.mark.slow
