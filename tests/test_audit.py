@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpq_sklearn.engine.exponential import Scores
+from dpq_sklearn.mechanisms.noise import CountNoise
 
 PATH = Path(__file__).parents[1] / "examples" / "benchmarks" / "audit.py"
 if not PATH.exists():  # an installed package has no examples
@@ -45,11 +46,35 @@ def test_exit_code_says_whether_a_mechanism_overspends(name, monkeypatch, capsys
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["dp_describe", "dp_describe, 2 columns", "dp_describe, people"])
+def test_counts_with_too_little_noise_are_noticed(name, monkeypatch, capsys):
+    n_samples = 2000 * audit.SLOWNESS["dp_describe"]
+    audits = only(name, "rho")
+    monkeypatch.setattr(audit, "all_audits", lambda: audits)
+    assert audit.main(["--samples", str(n_samples), "--seed", "0"]) == 0
+    honest = CountNoise.draw
+    monkeypatch.setattr(
+        CountNoise, "draw", lambda noise, randomness: honest(noise, randomness) // 6
+    )
+    assert audit.main(["--samples", str(n_samples), "--seed", "0"]) == 1
+    assert "EXCEEDED" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_no_claim_of_the_package_is_exceeded(capsys):
     assert audit.main(["--samples", "400", "--seed", "0"]) == 0
     printed = capsys.readouterr().out
     names = {one.name.split(",")[0] for one in audit.all_audits()}
-    assert names >= {"aq", "joint_exp", "ind_exp", "agg_tree", "auto", "batches", "dp_count"}
+    assert names >= {
+        "aq",
+        "joint_exp",
+        "ind_exp",
+        "agg_tree",
+        "auto",
+        "batches",
+        "dp_count",
+        "dp_describe",
+    }
     for name in names:
         assert printed.count(f"\n{name}") >= 2  # for eps and for rho
 

@@ -21,7 +21,13 @@ from importlib.util import find_spec
 import numpy as np
 from scipy.stats import beta
 
-from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning, dp_count, dp_histogram
+from dpq_sklearn import (
+    DPKBinsDiscretizer,
+    PrivacyNoiseWarning,
+    dp_count,
+    dp_describe,
+    dp_histogram,
+)
 
 CLAIMS = {"eps": 2.0, "rho": 0.5}
 # A slow release is sampled so many times less often.
@@ -33,6 +39,7 @@ SLOWNESS = {
     "agg_tree": 128,
     "dp_count": 2,
     "dp_histogram": 2,
+    "dp_describe": 4,
 }
 # A wide table has many equal columns, each with its share of the budget: as many samples.
 MOST_COLUMNS = 240
@@ -123,6 +130,26 @@ def wide_table(mechanism, unit, n_quantiles=1, n_features=1, fit=fit_rows):
     return draw
 
 
+def wide_description(unit, n_features=1, with_groups=False):
+    """Return a function that draws counts and medians: from many columns described at once."""
+
+    def draw(values, people, size, random_state):
+        n_columns = n_features * min(size, MOST_COLUMNS // n_features)
+        X = np.tile(values[:, None], n_columns)
+        arguments = {
+            **budget_of(unit, n_columns / n_features),
+            "groups": people if with_groups else None,
+            "random_state": random_state,
+        }
+        outcomes = [
+            dp_describe(X, 0.5, **arguments).to_numpy().T.reshape(-1, 2 * n_features)
+            for _ in range(-(-size * n_features // n_columns))
+        ]
+        return np.concatenate(outcomes)[:size]
+
+    return draw
+
+
 def one_by_one(function, unit):
     """Return a function that draws outcomes of a release of a few numbers."""
 
@@ -165,6 +192,9 @@ def all_audits():
         audits += [
             Audit("dp_count", unit, one_by_one(dp_count, unit)),
             Audit("dp_histogram", unit, one_by_one(histogram, unit)),
+            Audit("dp_describe", unit, wide_description(unit)),
+            Audit("dp_describe, 2 columns", unit, wide_description(unit, 2)),
+            Audit("dp_describe, people", unit, wide_description(unit, 1, True), NEAR, 3),
         ]
     return audits
 
