@@ -72,6 +72,7 @@ API_PAGES = {
     "sklearn": "https://scikit-learn.org/stable/modules/generated/{}.html",
     "numpy": "https://numpy.org/doc/stable/reference/generated/{}.html",
     "scipy": "https://docs.scipy.org/doc/scipy/reference/generated/{}.html",
+    "pandas": "https://pandas.pydata.org/docs/reference/api/{}.html",
     "joblib": "https://joblib.readthedocs.io/en/stable/generated/{}.html",
 }
 

@@ -15,8 +15,8 @@ from dpq_sklearn import DPKBinsDiscretizer
 
 # %%
 # The salaries of a company, without Ada and with her.
-rng = np.random.default_rng(2)
-without_ada = rng.lognormal(10.7, 0.35, size=(200, 1)).round()
+rng = np.random.default_rng(30)
+without_ada = rng.lognormal(10.7, 0.35, size=(600, 1)).round()
 with_ada = np.append(without_ada, [[98_000.0]], axis=0)
 people = {"Ada is there": with_ada, "Ada is not there": without_ada}
 
@@ -47,7 +47,7 @@ private = {
 # every row and whatever else is known.
 fig, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
 styles = {"Ada is there": ("#D55E00", "-"), "Ada is not there": ("#0072B2", "--")}
-limits = 53.0, 60.0
+limits = 53.5, 57.7
 for label, (color, line) in styles.items():
     ax.axvline(exact[label] / 1000, color=color, linestyle=line, lw=2, label=f"exact, {label}")
     ax.hist(
@@ -56,7 +56,7 @@ for label, (color, line) in styles.items():
     )  # fmt: skip
 ax.set(
     title="The exact edge tells whether Ada is there.\nThe private one hardly does.",
-    xlabel="edge of the best paid quarter of 200 salaries, thousand euros",
+    xlabel="edge of the best paid quarter of 600 salaries, thousand euros",
     ylabel="private fits out of 500, eps = 1",
     xlim=limits,
 )

@@ -1,5 +1,6 @@
 """The built site: SITE=folder python -m pytest tests/test_site.py, after building it there."""
 
+import json
 import os
 import re
 from html.parser import HTMLParser
@@ -14,6 +15,7 @@ PAGES = sorted(page for page in SITE.rglob("*.html") if "_static" not in page.pa
 every_page = pytest.mark.parametrize(
     "page", PAGES, ids=[page.relative_to(SITE).as_posix() for page in PAGES]
 )
+EXAMPLES = [page for page in PAGES if page.parent.name == "auto_examples"]
 # What an example would print instead of a result if something that it needs were not there.
 EXCUSES = re.compile(
     r"\bNaN\b|Warning: |left out|not installed|pip install|install dpq|cannot be imported"
@@ -75,17 +77,73 @@ def test_images_have_words(page):
 
 @every_page
 def test_pages_are_described_to_search_engines(page):
-    made_by_sphinx = page.stem in ("genindex", "search") or "_modules" in page.parts
+    made_by_sphinx = page.stem in ("genindex", "search") or "source" in page.parts
     assert made_by_sphinx or PARSED[page].described
 
 
-@every_page
+@pytest.mark.parametrize("page", EXAMPLES, ids=[page.stem for page in EXAMPLES])
 def test_examples_print_results_and_no_excuses(page):
     outputs = re.findall(r'class="sphx-glr-script-out.*?</pre>', page.read_text(), re.S)
     for output in outputs:
         assert not EXCUSES.search(re.sub(r"<[^>]+>", "", output))
 
 
+def search_index():
+    text = (SITE / "searchindex.js").read_text(encoding="utf-8")
+    return json.loads(text[text.index("(") + 1 : text.rindex(")")])
+
+
+@pytest.mark.parametrize(
+    "words, page",
+    {
+        "groups": "people",
+        "epsilon": "which_eps",
+        "NaN": "user_guide",
+        "missing values": "user_guide",
+        "bounds": "getting_started",
+        "glossary": "glossary",
+        "warned": "fit_warned",
+    }.items(),
+)
+def test_search_finds_the_page_first(words, page):
+    """The search puts pages first that have the words in a heading: there are few of them."""
+    index = search_index()
+    found = {
+        index["docnames"][number]
+        for heading, places in index["alltitles"].items()
+        for number, _ in places
+        if all(re.search(rf"\b{word}\b", heading, re.I) for word in words.split())
+    }
+    assert page in found and len(found) <= 3, found
+
+
+def test_changelog_is_not_searched():
+    index = search_index()
+    number = index["docnames"].index("changelog")
+    for files in index["terms"].values():
+        assert number not in (files if isinstance(files, list) else [files])
+
+
+REFERENCE = sorted(SITE.glob("generated/dpq_sklearn.*.html"))
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=[page.stem for page in REFERENCE])
+def test_reference_links_to_the_code(page):
+    """All that is written in this package; three methods are scikit-learn's."""
+    inherited = ("get_feature_names_out", "get_params", "set_params")
+    signatures = re.findall(r'<dt class="sig sig-object.*?</dt>', page.read_text(), re.S)
+    assert signatures
+    for signature in signatures:
+        name = re.search(r'id="[\w.]+?(\w+)"', signature)[1]
+        assert "[source]" in signature or name in inherited, name
+        assert "**unknown" not in re.sub("<[^>]+>", "", signature)
+
+
+def test_proofs_open_files_and_tests():
+    page = PARSED[SITE / "privacy.html"]
+    opened = [link for link in page.links if link.startswith("source/")]
+    assert len(opened) > 90 and not any("_downloads" in link for link in page.links)
+
+
 def test_gallery_has_outputs_to_look_at():
-    pages = [page for page in PAGES if page.parent.name == "auto_examples"]
-    assert sum("sphx-glr-script-out" in page.read_text() for page in pages) >= 8
+    assert sum("sphx-glr-script-out" in page.read_text() for page in EXAMPLES) >= 8
