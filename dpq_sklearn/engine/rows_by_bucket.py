@@ -4,6 +4,7 @@ There are two ways to the rows of a bucket. `Scan` passes over the columns. `Poo
 rows of some buckets, and passes over these.
 """
 
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy as np
 # What is worked on at once stays in the cache.
 _NUMBERS_AT_ONCE = 2**15
 _FEWEST_ROWS_AT_ONCE = 2**8
-_ROWS_COUNTED_AT_ONCE = 2**16
+_ROWS_COUNTED_AT_ONCE = 2**17
+# Up to so many ranges of buckets, comparing is faster than looking up every row's bucket.
+_MOST_COMPARED = 4
 
 
 class FoundRows(NamedTuple):
@@ -70,8 +73,9 @@ class Scan:
 
         def find_in(column):
             of_rows = self.buckets_of_rows[column]
+            is_in = membership(is_wanted[column])
             found = [
-                rows.start + np.flatnonzero(is_wanted[column].take(of_rows[rows]))
+                rows.start + np.flatnonzero(is_in(of_rows[rows]))
                 for rows in stretches(of_rows.size, _NUMBERS_AT_ONCE)
             ]
             return self.rows_of_column(column, np.concatenate(found))
@@ -109,6 +113,20 @@ class Pool:
 def concatenated(parts):
     """Return all rows that several `FoundRows` have."""
     return FoundRows(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def membership(is_wanted):
+    """Return a function that tells which of some buckets are wanted: at least one."""
+    changes = np.flatnonzero(np.diff(is_wanted, prepend=False, append=False)).tolist()
+    ranges = list(zip(changes[::2], changes[1::2], strict=True))
+    if len(ranges) > _MOST_COMPARED:
+        return is_wanted.take
+
+    def is_in(buckets):
+        # Below a range the difference wraps around, beyond all that it may be.
+        return reduce(np.logical_or, (buckets - first < end - first for first, end in ranges))
+
+    return is_in
 
 
 def flags_of(numbers, size):
