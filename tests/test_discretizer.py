@@ -276,6 +276,8 @@ def test_names_with_intervals_stand_in_frames(library, rng):
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_bin_numbers_become_ordered_categories_by_the_documented_lines(library, rng):
+    if library == "polars" and not hasattr(pl.Series, "replace_strict"):
+        pytest.skip("an older polars")
     X = pd.DataFrame({"n": np.r_[rng.normal(100, 9, 5000), np.nan]})
     binner = DPKBinsDiscretizer(4, encode="ordinal", random_state=0).fit(X)
     (labels,) = binner.bin_labels()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 from inspect import getdoc, signature
 from itertools import chain, repeat, zip_longest
 from numbers import Integral, Real
@@ -58,20 +58,15 @@ from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, CountRole, Request
 
 
-def _refusing_unknown_keywords(fit):
-    """Return a `fit` that says why there is no `sample_weight`; None is as good as none."""
-    known = signature(fit).parameters
+def _hiding_unknown_keywords(fit):
+    """Take ``**unknown`` out of the signature that `help` and scikit-learn see.
 
-    @wraps(fit)  # and so the signature stays as it is
-    def checked_fit(self, *arguments, **keywords):
-        for name in [name for name in keywords if name not in known]:
-            if name != "sample_weight" or keywords.pop(name) is not None:
-                why = " A weight would change what a row costs." * (name == "sample_weight")
-                method = f"{type(self).__name__}.fit()"
-                raise TypeError(f"{method} got an unexpected keyword argument {name!r}.{why}")
-        return fit(self, *arguments, **keywords)
-
-    return checked_fit
+    A wrapper would do as well, but it would be one frame more that holds the data.
+    """
+    whole = signature(fit)
+    named = [each for each in whole.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    fit.__signature__ = whole.replace(parameters=named)
+    return fit
 
 
 class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
@@ -183,9 +178,9 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
     #: user would set instead; empty if there is no such number
     _probabilities_by_number: dict = {}  # noqa: RUF012
 
-    @_refusing_unknown_keywords
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
+    @_hiding_unknown_keywords
+    def fit(self, X, y=None, groups=None, **unknown):
         """Find the private quantiles of every feature; spends the budget.
 
         Parameters
@@ -207,6 +202,13 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         self : object
             The fitted transformer.
         """
+        for name, value in unknown.items():
+            if name == "sample_weight" and value is None:
+                continue
+            why = " A weight would change what a row costs." if name == "sample_weight" else ""
+            method = f"{type(self).__name__}.fit()"
+            raise TypeError(f"{method} got an unexpected keyword argument {name!r}.{why}")
+
         budget = self._total_budget()
         neighbours = self._neighbours(groups)
         randomness = make_randomness(self.random_state)
