@@ -81,7 +81,6 @@ def test_any_percentiles_in_ascending_order(frame):
         [0.07, 0.14, 0.29, 0.5, 0.57, 0.58],
         [0.001, 0.5, 0.999],
         [1 / 3, 0.5, 2 / 3],
-        [0.5, 0.99999],
         [0.25, 0.2512, 0.5],
         [1e-6, 0.5],
     ],
@@ -91,6 +90,10 @@ def test_labels_are_those_of_pandas(probabilities):
     described = pd.Series([1.0, 2.0]).describe(percentiles=probabilities)
     expected = [label for label in described.index if label.endswith("%")]
     assert labels_of_quantiles(probabilities) == expected
+
+
+def test_no_label_says_that_a_quantile_is_an_extreme():
+    assert labels_of_quantiles([1e-5, 0.5, 0.99999]) == ["0.001%", "50%", "99.999%"]
 
 
 @given(st.lists(st.floats(1e-9, 1 - 1e-9), min_size=1, max_size=20, unique=True))

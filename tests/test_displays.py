@@ -177,7 +177,7 @@ def test_a_description_is_drawn_as_one_box_per_column(frame, as_polars):
         for band, value in zip(bands, values, strict=True):
             assert band.get_x() <= value <= band.get_x() + band.get_width()
         assert box.get_x() == values[1] and box.get_width() == pytest.approx(values[3] - values[1])
-    assert "5%, 25%, 50%, 75%, 95%" in display.figure_.get_suptitle()
+    assert "5%, 25%, 50%, 75%, 95%" in display.figure_._suptitle.get_text()
 
 
 @pytest.mark.parametrize("price", [{"eps": 0.5}, {"eps": 1.0, "delta": 1e-3}, {"rho": 0.1}])

@@ -39,7 +39,6 @@ SLOWNESS = {
     "agg_tree": 128,
     "dp_count": 2,
     "dp_histogram": 2,
-    "dp_describe": 4,
 }
 # A wide table has many equal columns, each with its share of the budget: as many samples.
 MOST_COLUMNS = 240

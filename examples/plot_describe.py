@@ -1,0 +1,42 @@
+"""
+What is in a table that nobody may look at?
+===========================================
+
+:func:`~dpq_sklearn.dp_describe` is what ``DataFrame.describe()`` is for: the first look at a table.
+It needs to know nothing about the columns, and one budget pays for all of them.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from dpq_sklearn import DPDescribeDisplay, dp_describe
+
+# %%
+# A private table: two columns without gaps, one with many zeros, one that most people left blank.
+# The column of names is left out, because its type is no number.
+rng = np.random.default_rng(0)
+n = 5_000
+table = pd.DataFrame(
+    {
+        "name": [f"person {number}" for number in range(n)],
+        "age": rng.normal(44, 13, size=n).clip(18, 90).round(),
+        "income": rng.lognormal(10, 0.8, size=n).round(-2),
+        "debt": np.where(rng.random(n) < 0.4, 0, rng.lognormal(8, 1, size=n).round(-1)),
+        "bonus": np.where(rng.random(n) < 0.98, np.nan, rng.lognormal(7, 1, size=n).round()),
+    }
+)
+
+# %%
+# All numbers together cost ``eps=1``. Beside them are the exact ones, which are not private.
+description = dp_describe(table, eps=1.0)
+percentiles = [0.05, 0.25, 0.5, 0.75, 0.95]
+exact = table.describe(percentiles=percentiles).loc[description.index]
+print(pd.concat({"private": description, "exact": exact.round(1)}, axis=1).to_string())
+
+# %%
+# The display draws a box for each column, and the bands in which the noise of the mechanism leaves
+# its quantiles. It needs the release and the budget only. About a hundred people have a bonus: too
+# few for a quarter of the budget, and the display says so.
+DPDescribeDisplay.from_description(description, eps=1.0)
+plt.show()
