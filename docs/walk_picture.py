@@ -56,7 +56,7 @@ def walk(column, mechanism, budget):
 
 def panel(column, ends, title):
     """Return axes with the private rows in grey."""
-    fig, ax = plt.subplots(figsize=(6.4, 2.5), layout="constrained")
+    fig, ax = plt.subplots(figsize=(6.4, 2.9), layout="constrained")
     shares = np.histogram(column, ends)[0] / column.size
     ax.stairs(shares, ends, fill=True, color=EXACT, label="the rows, which nobody sees")
     ax.set(xscale="log", title=title, yticks=[], xlabel="income", xlim=(ends[0], ends[-1]))
@@ -75,7 +75,7 @@ def draw_walk(folder):
     expected = measure_between(grid, of_root, 0, WIDE)
     ax.stairs(expected * 4, WIDE, color=BASE, lw=2, label="where the draw expects them")
     ax.vlines(middle, 0, 0.2, color=DRAWN, label="drawn: 40% and 60% of the rows are below")
-    ax.legend(frameon=False, loc="upper right", fontsize=9)
+    fig.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=10)
     fig.savefig(folder / "how_1_root.png", dpi=110)
 
     fig, ax = panel(column, near, "2. Split: three parts, each with what it knows by now")
@@ -84,7 +84,7 @@ def draw_walk(folder):
         expected = measure_between(grid, of_leaves, node, near)
         ax.stairs(expected * 0.25, near, color=BASE, lw=1.5, label=label)
     ax.set_ylim(0, 0.075)
-    ax.legend(frameon=False, loc="upper left", fontsize=9)
+    fig.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=10)
     fig.savefig(folder / "how_2_split.png", dpi=110)
 
     title = f"3. Leaves: one draw in each outer part, {leaves.eps[0]:.0%} of eps"
@@ -92,7 +92,7 @@ def draw_walk(folder):
     ax.vlines(middle, 0, 0.075, color="black", linestyle="--", label="released")
     ax.vlines(outer, 0, 0.075, color=DRAWN, label="drawn: half of the part's rows are below")
     ax.set_ylim(0, 0.075)
-    ax.legend(frameon=False, loc="upper left", fontsize=9)
+    fig.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=10)
     fig.savefig(folder / "how_3_leaves.png", dpi=110)
 
     cells = grid.cells_of(np.sort(np.append(middle, outer)), np.zeros(4, int))

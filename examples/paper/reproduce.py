@@ -5,7 +5,8 @@
 
 `--data` is a folder with goodreads_rating.csv, goodreads_pages.csv, adult_hours.csv and
 adult_age.csv (one column under one line of header). Those that are not there are skipped.
-`--site` is the folder of the documentation's figures: small versions of SITE_FIGURES go there.
+`--site` is the folder of the documentation's figures: small versions of SITE_FIGURES and the tables
+go there.
 """
 
 import argparse
@@ -163,13 +164,14 @@ def draw_all(found, datasets):
 
 
 def write_all(rows, datasets, out, site=None):
-    """Write a CSV of means for each experiment, its figures, and all tables as Markdown."""
+    """Write a CSV of means for each experiment, its figures, and the tables of the site."""
     for folder in (out, site or out):
         folder.mkdir(parents=True, exist_ok=True)
     found = summaries(rows)
     for name, table in found.items():
         table.to_csv(out / f"{name}.csv", index=False, float_format="%.6g")
-    (out / "tables.md").write_text(tables.all_tables(found))
+    for name, table in tables.all_tables(found).items():
+        table.round(2).to_csv((site or out) / f"paper_{name}.csv")
     for name, figure in draw_all(found, datasets).items():
         figure.savefig(out / f"{name}.png", dpi=120)
         if site is not None and name in SITE_FIGURES:
