@@ -88,7 +88,7 @@ kinds = [type(part).__module__.split(".")[0] for _, part, _ in plain[-1].transfo
 print("exported:", kinds)
 
 # %%
-# Beside the same pipeline with exact bins, on patients that neither has seen. A model trained on
+# The same pipeline with exact bins, and both on patients that they have not seen. A model trained on
 # transformed rows is not private, whichever bins it has: the figure is for those who hold the data.
 exact = ColumnTransformer(
     [
