@@ -88,8 +88,9 @@ kinds = [type(part).__module__.split(".")[0] for _, part, _ in plain[-1].transfo
 print("exported:", kinds)
 
 # %%
-# The same pipeline with exact bins, and both on patients that they have not seen. A model trained on
-# transformed rows is not private, whichever bins it has: the figure is for those who hold the data.
+# The same pipeline with exact bins, and both on patients that they have not seen. A model trained
+# on transformed rows is not private, whichever bins it has: the figure is for those who hold
+# the data.
 exact = ColumnTransformer(
     [
         columns.transformers[0],
