@@ -710,16 +710,17 @@ def test_plain_search_gives_groups_to_the_splitter_only(estimator, rng):
     assert len(private.ledger.records()) == 2
 
     private.set_params(privacy_unit="person")
-    with pytest.raises(ValueError, match=r"splitter only: request them here by set_fit_request"):
+    with pytest.raises(ValueError, match="splitter only: pass them by the name of the step too"):
         cross_val_score(pipeline, X, X[:, 0] > 0, **options)
     assert len(private.ledger.records()) == 2
 
+    private.set_params(ledger=PrivacyLedger(neighbours="people"))
+    cross_val_score(pipeline, X, X[:, 0] > 0, params={"private__groups": people}, **options)
     with sklearn.config_context(enable_metadata_routing=True):
         private.set_fit_request(groups=True)
-        private.set_params(ledger=PrivacyLedger(neighbours="people"))
         options["params"] = {"groups": options.pop("groups")}
         cross_val_score(pipeline, X, X[:, 0] > 0, **options)
-    assert len(private.ledger.records()) == 2
+    assert len(private.ledger.records()) == 4
 
 
 LOST = "groups go to the splitter only: DPKBinsDiscretizer will be fitted without them"

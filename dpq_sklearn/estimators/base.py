@@ -307,8 +307,8 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
             raise ValueError(
                 'privacy_unit="person" must be fitted with groups, which say whose row each one '
                 "is, got groups=None. A search or a cross-validation gives its groups to the "
-                "splitter only: request them here by set_fit_request(groups=True), with metadata "
-                "routing enabled."
+                "splitter only: pass them by the name of the step too (step__groups), or request "
+                "them by set_fit_request(groups=True) with metadata routing enabled."
             )
         if self.privacy_unit == "row" and groups is not None:
             raise ValueError(

@@ -157,8 +157,9 @@ def _warn_of_lost_groups(estimator, cv, groups):
         warnings.warn(
             f"groups go to the splitter only: {', '.join(dict.fromkeys(names))} will be fitted "
             'without them, which protects rows and not people, and which privacy_unit="person" '
-            "refuses. Enable metadata routing and request them by set_fit_request(groups=True), or "
-            'set privacy_unit="row" if rows are meant.',
+            "refuses. Pass them by the name of the step too (step__groups), or request them by "
+            "set_fit_request(groups=True) with metadata routing enabled, which ends this warning; "
+            'or set privacy_unit="row" if rows are meant.',
             stacklevel=3,
         )
 
