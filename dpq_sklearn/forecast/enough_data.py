@@ -11,7 +11,7 @@ docs/accuracy_and_speed.md says to which.
 import sys
 import warnings
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from itertools import takewhile
 from traceback import walk_stack
 
@@ -93,13 +93,12 @@ def rank_deviations(plan):
 
 def _map_columns(plan, function):
     """Return ``function(column, rank deviations)`` of each column of a plan."""
-
-    @cache  # columns are mostly alike
-    def value(mechanism, column, budget):
-        deviations = of_column(mechanism.rank_deviations, column.probabilities, budget)
-        return function(column, deviations)
-
-    return list(map(value, plan.request.mechanisms, plan.request.columns, plan.budgets))
+    kinds, of_columns = plan.kinds
+    values = [
+        function(column, of_column(mechanism.rank_deviations, column.probabilities, budget))
+        for mechanism, column, budget in kinds
+    ]
+    return [values[kind] for kind in of_columns]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -53,6 +53,17 @@ class Plan:
     budgets: tuple  # one for each column
     count_budget: Budget | None  # that of the number of rows
     loss: PrivacyLoss
+
+    @cached_property
+    def kinds(self):
+        """Columns are mostly alike: one (mechanism, column, budget) of each kind, and all kinds.
+
+        A list, and for each column the index of its kind.
+        """
+        columns = zip(self.request.mechanisms, self.request.columns, self.budgets, strict=True)
+        numbers = {}
+        of_columns = [numbers.setdefault(column, len(numbers)) for column in columns]
+        return list(numbers), of_columns
 
     def read(self, source):
         """Return the records of a source: ranks on the grid of this plan, and their number."""
