@@ -240,7 +240,9 @@ candidates = np.linspace(0, 1e6, 1_001)
 """,
 }
 # Libraries that the tests do not install, and a server.
-ELSEWHERE = re.compile(r"diffprivlib|interpret|mlflow|BudgetAccountant|opendp|pyspark|postgresql://")
+ELSEWHERE = re.compile(
+    r"diffprivlib|interpret|mlflow|BudgetAccountant|opendp|pyspark|postgresql://"
+)
 CODE = re.compile(
     r"^ *```py(?:thon)?\n(.*?)^ *```\n(?:\n([^\n]*yours will differ[^\n]*\n\n)?```text\n(.*?)```)?",
     re.S | re.M,
