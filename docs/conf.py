@@ -136,26 +136,8 @@ def describe_page(app, pagename, templatename, context, doctree):
     context["metatags"] += f'\n<meta name="description" content="{description}" />'
 
 
-def hide_unknown(app, what, name, thing, options, signature, return_annotation):
-    """Leave out of `fit` what is only there to refuse it in words."""
-    if signature:
-        return signature.replace(", **unknown", ""), return_annotation
-    return None
-
-
-def hide_unknown_parameter(app, what, name, thing, options, lines):
-    """Leave the same out of the list of parameters."""
-    for number, line in enumerate(lines):
-        if line.startswith("**unknown"):
-            del lines[number : number + 2]
-            break
-
-
 def setup(app):
     app.add_lexer("sql", PostgresLexer)
-    app.connect("autodoc-process-signature", hide_unknown)
-    # numpydoc reads the list at its own priority.
-    app.connect("autodoc-process-docstring", hide_unknown_parameter, priority=100)
     app.connect("source-read", link_to_pages)
     app.connect("missing-reference", link_to_other_project)
     app.connect("html-page-context", describe_page)
