@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from timing import compare, header
+from timing import compare, header, print_machine
 
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyNoiseWarning
 
@@ -26,6 +26,7 @@ def main():
     rng = np.random.default_rng(0)
     numbers = rng.integers(0, N_PEOPLE, N_ROWS)
     texts = pd.Series(numbers).map("person {}".format)
+    print_machine()
     header("fit with groups against fit without, processor time", "without")
     transformers = DPKBinsDiscretizer(5, encode="ordinal"), DPQuantileTransformer(63)
     for n_columns in (1, 10):
