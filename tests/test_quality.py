@@ -91,10 +91,10 @@ def n_bins_of(plan):
 # The rule
 
 
-def test_with_plenty_of_rows_the_error_is_the_deviation_in_bins():
+def test_with_plenty_of_rows_the_error_is_that_of_exponential_noise_in_bins():
     plan = plan_of(8, n_features=3, eps=0.5)
     deviations = expected_rank_error(8, eps=0.5, n_features=3)
-    expected = np.sqrt(np.mean(deviations**2)) / (100_000 / 8)
+    expected = deviations.mean() / np.sqrt(2) / (100_000 / 8)
     assert errors_in_bins(plan, 100_000) == pytest.approx(np.full(3, expected))
 
 
@@ -107,8 +107,9 @@ def test_the_error_falls_with_rows_and_bounds_make_data_easier_to_find():
     plan, bounded = plan_of(4, 10), plan_of(4, 10, bounds=(0, 1))
     rows = np.geomspace(10, 1e5, 30)
     errors = np.array([errors_in_bins(plan, n)[0] for n in rows])
-    assert np.all(np.diff(errors) <= 0) and errors[-1] < 0.01 < 1.5 < errors[0]
-    assert np.all([errors_in_bins(bounded, n)[0] <= errors_in_bins(plan, n)[0] for n in rows])
+    assert np.all(np.diff(errors) <= 1e-12) and errors[-1] < 0.01 < 1.4 < errors[0]
+    within = np.array([errors_in_bins(bounded, n)[0] for n in rows])
+    assert np.all(within <= errors + 1e-12)
     assert errors_in_bins(bounded, 200)[0] < 0.8 * errors_in_bins(plan, 200)[0]
     half_open = errors_in_bins(plan_of(4, 10, bounds=(0, None)), 200)[0]
     assert errors_in_bins(bounded, 200)[0] < half_open < errors_in_bins(plan, 200)[0]
@@ -127,12 +128,12 @@ def errors_of_release(X, values_of_columns):
 
 
 def measured_error(X, n_bins, **budget):
-    """The root mean square of the errors in rank of a few fits, in bins."""
+    """The mean of the errors in rank of a few fits, in bins."""
     errors = []
     for _ in range(max(2, 60 // X.shape[1])):
         fitted = DPKBinsDiscretizer(n_bins, **budget).fit(X)
         errors.append(errors_of_release(X, fitted._private_values()))
-    return np.sqrt(np.mean(np.square(errors)))
+    return np.mean(errors)
 
 
 N_ALIKE = 60
@@ -155,7 +156,7 @@ def measured_over_expected(kind, known, rows_times_eps):
     eps = rows_times_eps / 300 * N_ALIKE
     estimator = DPQuantileTransformer(4, eps=eps, random_state=0, **knowledge).fit(X)
 
-    measured = np.sqrt(np.mean(errors_of_release(X, estimator._private_values()) ** 2))
+    measured = errors_of_release(X, estimator._private_values()).mean()
     plan = estimator._plan(N_ALIKE, estimator._total_budget())
     expected = errors_in_bins(plan, 300).mean()
     return measured / expected if max(measured, expected) > 0.2 else 1.0
@@ -164,12 +165,14 @@ def measured_over_expected(kind, known, rows_times_eps):
 @pytest.mark.parametrize("known", ["", "bounds", "decimals", "bounds decimals", "prior"])
 @pytest.mark.parametrize("rows_times_eps", [16, 32, 64])
 def test_the_rule_follows_the_measured_errors(known, rows_times_eps):
-    """Within a factor of 3 for each kind of columns and of 1.4 for their middle.
+    """Within a factor of 1.4 for the middle of all kinds of columns, and for none far larger.
+
+    Where rows share few values errors may be a quarter of what is expected.
 
     From a budget with which most draws miss the data to one with which all find them.
     """
     ratios = [measured_over_expected(kind, known, rows_times_eps) for kind in KINDS]
-    assert min(ratios) > 1 / 3 and max(ratios) < 3
+    assert min(ratios) > 1 / 4 and max(ratios) < 2.5
     assert 1 / 1.4 < np.median(ratios) < 1.4
 
 
@@ -180,12 +183,14 @@ def test_what_is_known_is_found_more_easily():
             "nothing": {},
             "decimals": {"decimals": 0},
             "bounds": {"bounds": (0, 10**6)},
-            "both": {"bounds": (0, 10**6), "decimals": 0},
+            "both": {"bounds": (0, 100), "decimals": 0},
             "few points": {"bounds": (1, 5), "decimals": 0},
-            "prior": {"prior": np.arange(1200.0).reshape(100, 12)},
+            "points and prior": {"bounds": (1, 5), "decimals": 0, "prior": np.ones((100, 12))},
         }.items()
     }
     assert sorted(errors, key=errors.get)[::-1] == list(errors)
+    with_prior = plan_of(5, 12, prior=np.arange(1200.0).reshape(100, 12))
+    assert errors_in_bins(with_prior, 300).mean() < errors["both"] / 2
 
 
 def test_bins_are_no_more_than_the_points_that_are_left():
@@ -471,6 +476,7 @@ def test_the_best_advice_comes_first(monkeypatch):
         "delta=1e-6",
         "100 public rows as prior",
         "public bounds",
+        "decimals that are known",
         "2 bins",
         "fewer features or a larger eps.",
     ]

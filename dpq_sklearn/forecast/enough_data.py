@@ -1,7 +1,7 @@
 """Are the data enough? One rule, from released numbers and public facts alone.
 
-The expected error of an edge is that of its rank, in bins: in parts of the rows that a bin should
-hold. It is what the rank deviation of the mechanism says as long as the draws find the data; how
+The expected error of an edge is the mean error of its rank, in bins: in parts of the rows that a
+bin should hold. It is what the rank deviation of the mechanism says if the draws find the data; how
 likely that is depends on what is publicly known of the column. The number of rows is itself a
 released, noisy count. `n_bins="auto"`, the warning after a fit, its advice, `quality_report` and
 `suggest_n_bins` all follow this rule. The constants were fitted to measured errors:
@@ -32,23 +32,23 @@ AUTO_BINS = (2, 4, 8, 16, 32, 64)
 MOST_LOST_BINS = 16
 # Draws have to tell the data from the rest of the number line. So many nats count against them, by
 # how many of the two bounds are known; a lattice spares some, and a prior nearly all.
-NATS_TO_FIND = (3.3, 3.0, 2.2)
+NATS_TO_FIND = (2.9, 2.8, 2.0)
 NATS_OF_A_LATTICE = 0.5
-NATS_WITH_A_PRIOR = -0.5
+NATS_WITH_A_PRIOR = -0.3
 # Where bounds leave K points of a lattice it is at most the first and the second times log(K).
-NATS_OF_POINTS = (-1.0, 0.5)
+NATS_OF_POINTS = (-0.9, 0.5)
 # What counts for them, as a share of what the rank deviations say. Columns differ, so the chance to
 # find one rises more slowly with the rows than each of them would have it.
-SHARE_OF_NATS = 0.7
+SHARE_OF_NATS = 0.6
+# The mean error, as a share of the rows, of an edge that lies anywhere.
+LOST = 0.37
+# The mean error of an edge that is found, in rank deviations: that of a two-sided exponential.
+MEAN_OF_FOUND = np.sqrt(0.5)
+# On a lattice with few points an edge has no error among the rows that share one. Where the rank
+# deviation is so many times the rows of a point, the error is half as large.
+ROWS_OF_A_POINT = 4.0
 # How far a row may be from the middle of its bin.
 HALF_A_BIN = 0.5
-# The error, as a share of the rows, of an edge that lies anywhere.
-LOST = 0.4
-# A prior that has the rank of a quantile with a spread of w keeps its error below this times w.
-SPREADS_OF_A_PRIOR = 1.4
-# On a lattice with few points an edge has no error among the rows that share one. Where the rank
-# deviation is so many times the rows of a point, the mean square of the error is half as large.
-ROWS_OF_A_POINT = 3.0
 
 _NOT_THE_USERS = ("dpq_sklearn", "sklearn", "joblib", "threading", "concurrent")
 
@@ -143,10 +143,11 @@ def errors_in_bins(plan, n_rows, learn=None):
             knowledge = learn(knowledge)
 
         # The chance that the draws miss the data altogether, and the error if they do not.
-        lost = expit(-_log_odds_to_find(column, deviations, n_rows, knowledge))
-        found = _mean_square_if_found(column, deviations / n_rows, knowledge)
+        nats = SHARE_OF_NATS * _nats_of_best_draw(column, deviations, n_rows)
+        lost = expit(knowledge.nats_to_find - nats)
+        found = _mean_error_if_found(column, deviations / n_rows, knowledge)
 
-        share_of_rows = np.sqrt((1 - lost) * found + lost * LOST**2)
+        share_of_rows = (1 - lost) * found + lost * LOST
         return share_of_rows * (len(column.probabilities) + 1)
 
     return np.array(_map_columns(plan, error))
@@ -161,31 +162,27 @@ def errors_of_rows(plan, n_rows, learn=None):
     return np.hypot(errors_in_bins(plan, n_rows, learn), HALF_A_BIN) / n_bins
 
 
-def _mean_square_if_found(column, shares, knowledge):
-    """Return the mean square of errors as shares of the rows, from the rank deviations as such."""
-    squares = np.minimum(shares, LOST) ** 2
+def _mean_error_if_found(column, deviations, knowledge):
+    """Return the mean error, as a share of the rows as the rank deviations are."""
+    errors = np.minimum(MEAN_OF_FOUND * deviations, LOST)
 
-    if knowledge.prior_deviation is not None:
+    if knowledge.prior_deviation is not None:  # no more than the prior's own
         spread = spread_of_rank(np.array(column.probabilities), knowledge.prior_deviation)
-        of_prior = (SPREADS_OF_A_PRIOR * spread) ** 2
-        squares = squares * of_prior / (squares + of_prior)
-
+        errors = errors * spread / np.hypot(errors, spread)
     if knowledge.n_points is not None:
-        squares = squares / (1 + ROWS_OF_A_POINT / (knowledge.n_points * shares))
+        errors = errors / (1 + ROWS_OF_A_POINT / (knowledge.n_points * deviations))
 
-    return squares.mean()
+    return errors.mean()
 
 
-def _log_odds_to_find(column, deviations, n_rows, knowledge=None):
-    """Return the logarithm of the odds that the best draw of a column finds the data.
+def _nats_of_best_draw(column, deviations, n_rows):
+    """Return how much counts for the draw of a column that finds the data most easily.
 
     A value beyond the data is ``min(q, 1 - q) * n_rows`` ranks from the q-quantile that is wanted.
     With a deviation of s in rank, sqrt(2) / s nats per rank count against it.
     """
-    knowledge = knowledge or Knowledge.of(column)
     q = np.array(column.probabilities)
-    nats = np.sqrt(2) * n_rows * np.max(np.minimum(q, 1 - q) / deviations)
-    return SHARE_OF_NATS * nats - knowledge.nats_to_find
+    return np.sqrt(2) * n_rows * np.max(np.minimum(q, 1 - q) / deviations)
 
 
 def is_near_enough(plan, n_rows, tolerance=TOO_FAR_OFF):
@@ -218,10 +215,10 @@ def chosen_plan(plans, n_rows):
         return enough[-1]
 
     n_likely = likely_count(n_rows, plans[0].count_budget)
-    log_odds = partial(_log_odds_to_find, n_rows=n_likely)
+    nats = partial(_nats_of_best_draw, n_rows=n_likely)
 
     def chance(plan):
-        return np.mean(_map_columns(plan, log_odds)) + np.log(most_bins(plan))
+        return np.mean(_map_columns(plan, nats)) + np.log(most_bins(plan))
 
     return max((plan for plan in plans if most_bins(plan) <= MOST_LOST_BINS), key=chance)
 

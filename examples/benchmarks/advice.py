@@ -4,8 +4,8 @@
 
 Tables with 12 columns of different kinds, and a label that goes by the ranks of their values. The
 bins are fitted on so many private rows, and the logistic regression behind them as well; accuracy
-is that on 5,000 other rows. Errors are in bins: the root of the mean square of the errors in rank
-of a column, averaged over columns, and what the rule of enough data predicts for so many rows.
+is that on 5,000 other rows. Errors are in bins: the mean of the errors in rank, and what the rule
+of enough data predicts for so many rows.
 """
 
 import argparse
@@ -75,8 +75,8 @@ def steps(eps, public_rows):
     }
 
 
-def errors_of_columns(X, edges):
-    """Return the root of the mean square of the errors in rank of each column, in bins."""
+def mean_error(X, edges):
+    """Return the mean error in rank of all edges, in bins."""
     errors = []
     for values, of_column in zip(np.sort(X.T), edges, strict=True):
         n_bins = of_column.size - 1
@@ -84,12 +84,12 @@ def errors_of_columns(X, edges):
         below = np.searchsorted(values, of_column[1:-1], side="left")
         up_to = np.searchsorted(values, of_column[1:-1], side="right")
         off = np.maximum(np.maximum(below - wanted, wanted - up_to), 0)
-        errors.append(np.sqrt(np.mean(off**2)) / values.size * n_bins)
-    return np.square(errors)
+        errors.append(np.mean(off) / values.size * n_bins)
+    return np.mean(errors)
 
 
 def results(n_rows, eps, n_fits):
-    """Return accuracies, squares of errors of columns and predicted errors of each step."""
+    """Return accuracies, errors in bins and predicted ones of each step."""
     found = {}
     for fit in range(n_fits):
         rng = np.random.default_rng(fit)
@@ -105,7 +105,7 @@ def results(n_rows, eps, n_fits):
             found.setdefault(step, []).append(
                 (
                     model.score(X[n_rows:, used], y[n_rows:]),
-                    errors_of_columns(X[:n_rows, used], binner.bin_edges_),
+                    mean_error(X[:n_rows, used], binner.bin_edges_),
                     errors_in_bins(plan, n_rows).mean(),
                 )
             )
@@ -124,11 +124,9 @@ def main():
     print(f"{arguments.rows} x {len(COLUMNS)}, eps = {arguments.eps:g}, {arguments.fits} fits")
     print(f"{'':26} {'accuracy':>8} {'s.e.':>6}   bins off: {'measured':>8} {'predicted':>9}")
     for step, of_fits in found.items():
-        accuracies, squares, predicted = zip(*of_fits, strict=True)
-        deviation = np.std(accuracies, ddof=1) / np.sqrt(len(of_fits))
-        measured = np.sqrt(np.mean(squares, axis=0)).mean()
-        print(f"{step:26} {np.mean(accuracies):8.3f} {deviation:6.3f} {measured:20.2f}", end="")
-        print(f" {np.mean(predicted):9.2f}")
+        accuracy, measured, predicted = np.mean(of_fits, axis=0)
+        deviation = np.std(of_fits, axis=0, ddof=1)[0] / np.sqrt(len(of_fits))
+        print(f"{step:26} {accuracy:8.3f} {deviation:6.3f} {measured:20.2f} {predicted:9.2f}")
 
 
 if __name__ == "__main__":
