@@ -162,10 +162,14 @@ class DescriptionPlan:
         counts and the quantiles of all columns together cost at most `loss`, by the account that
         the plan was made with.
         """
-        totals = (records.ranks.total_weights + RECORD_WEIGHT // 2) // RECORD_WEIGHT
+        totals = self.totals(records.ranks)
         noises = np.concatenate([noise.draw(randomness) for noise in self.count_noises])
         released = self.quantiles.draw(records, randomness)
         return Description(np.maximum(totals + noises, 0), released.values)
+
+    def totals(self, ranks):
+        """Return the exact number of records with a value in each column, rounded."""
+        return (ranks.total_weights + RECORD_WEIGHT // 2) // RECORD_WEIGHT
 
 
 @dataclass(frozen=True)
