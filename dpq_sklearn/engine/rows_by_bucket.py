@@ -88,7 +88,7 @@ class Scan:
         return FoundRows(
             buckets=self.buckets_of_rows[column, rows] + column * self.n_buckets,
             rows=rows,
-            values=self.X[rows, column].astype(np.float64),
+            values=self.X[:, column][rows].astype(np.float64, copy=False),
         )
 
 

@@ -288,11 +288,12 @@ class Selection:
         """Add entries of buckets that have the next numbers, and are in these columns."""
         ends = np.arange(columns.size + 1) << self._cell_bits
         starts = np.searchsorted(addresses, ends)
-        numbers = addresses >> self._cell_bits
-        cells = addresses - ends[numbers] + self._grid.first[columns[numbers]]
+        sizes = np.diff(starts)
+        cells = addresses & ((1 << self._cell_bits) - 1)
+        cells += np.repeat(self._grid.first[columns], sizes)
 
         self._starts = np.append(self._starts, self._cells.size + starts[:-1])
-        self._sizes = np.append(self._sizes, np.diff(starts))
+        self._sizes = np.append(self._sizes, sizes)
         self._cells = np.concatenate((self._cells, cells, [0]))
         self._below = np.concatenate((self._below, [0], np.cumsum(weights)))
 
