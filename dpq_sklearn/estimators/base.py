@@ -377,7 +377,7 @@ class PrivateQuantileTransformer(TransformerMixin, BaseEstimator):
         """Say how good the private quantiles of each feature are expected to be.
 
         A table from released numbers and public facts: it may be shown to anyone who may see the
-        fitted transformer. It does not look at the columns, of which one with many missing or tied
+        fitted transformer. It does not look at the columns, of which one with many missing
         values can be worse than it says.
 
         Returns
