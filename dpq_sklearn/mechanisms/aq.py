@@ -4,7 +4,7 @@ The middle quantile is estimated first; it splits the grid, and the other quanti
 in the two halves in the same way. One record meets one node per level, not one per quantile, and
 the nodes of a level are drawn together. A node may also draw two quantiles at once and split in
 three: so there are fewer levels, among which the budget is shared. The tree is chosen by the errors
-that it promises, which are public.
+that it promises, which are public, and by the time that it takes.
 """
 
 from dataclasses import dataclass, replace
