@@ -220,6 +220,14 @@ def test_files_and_tests_that_are_named_exist(page):
 
 
 @every_page
+def test_long_output_is_folded(page):
+    """A reader sees a small table, and opens what a script printed."""
+    text = re.sub(r"<details>.*?</details>", "", page.read_text(), flags=re.S)
+    for block in re.findall(r"^```text\n(.*?)^```", text, re.S | re.M):
+        assert len(block.splitlines()) <= 20, block
+
+
+@every_page
 def test_options_of_commands_exist(page):
     for script, rest in re.findall(r"python (examples/\S+\.py)([^\n`]*)", page.read_text()):
         source = (ROOT / script).read_text()
