@@ -6,7 +6,7 @@ For each kind of columns, what is publicly known of them, some numbers of bins a
 mean of the errors in rank of many columns of this kind, in bins, over what the rule expects.
 Budgets range from one with which most draws miss the data to one with which all find them; errors
 below a tenth of a bin are left out. The constants of the rule were fitted to the first kinds; the
-others, and the tables of scikit-learn, were left out.
+others, and the tables of scikit-learn, were left out of the fit.
 """
 
 import argparse
