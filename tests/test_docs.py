@@ -19,6 +19,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 import dpq_sklearn
+from dpq_sklearn.accounting.budgets import Budget, Unit
+from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -338,6 +340,15 @@ def test_table_of_guesses_is_what_eps_implies():
             odds = math.exp(float(eps)) * prior / (1 - prior)
             digits = len(cell.partition(".")[2])
             assert float(cell) == round(100 * odds / (1 + odds), digits), (eps, prior)
+
+
+def test_shares_of_eps_on_the_page_of_how_it_works_are_those_of_the_tree():
+    text = (ROOT / "docs" / "how_it_works.md").read_text()
+    fifths = (0.2, 0.4, 0.6, 0.8)
+    nodes, eps = ApproximateQuantiles().nodes_and_eps(fifths, Budget(1.0, Unit.EPS))
+    assert [node.indices for node in nodes] == [(2, 3), (1,), (4,)]
+    assert f"**Root, {eps[0]:.0%} of eps.**" in text
+    assert f"**Leaves, {eps[1]:.0%} of eps.**" in text
 
 
 def test_install_page_lists_extras_and_oldest_versions():
