@@ -26,7 +26,6 @@ def X(rng):
 def test_with_plenty_of_budget_it_is_the_exact_scaler(X, settings):
     private = DPRobustScaler(eps=1000.0, **settings).fit(X)
     exact = RobustScaler(**settings).fit(X)
-    # Quantiles are rounded to a thousandth of the distance between them.
     np.testing.assert_allclose(private.transform(X), exact.transform(X), atol=0.02, rtol=2e-3)
     for name in ("center_", "scale_"):
         ours, theirs = getattr(private, name), getattr(exact, name)

@@ -24,7 +24,7 @@ from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.protocol import draw_columns, of_column
 from dpq_sklearn.releases.request import CountRole, Request
-from dpq_sklearn.releases.values import values_of_columns
+from dpq_sklearn.releases.values import PART_OF_A_GAP, part_of_gaps, values_of_columns
 
 # The share of a fit's budget that its count of rows gets: it costs 1.6% of accuracy.
 COUNT_SHARE = 1 / 64
@@ -98,7 +98,23 @@ class Plan:
             randomness,
             request.priors,
         )
-        return Release(values_of_columns(self.grid, cells), n_rows, self)
+        values = values_of_columns(self.grid, cells, self._parts_of_gaps(n_rows))
+        return Release(values, n_rows, self)
+
+    def _parts_of_gaps(self, n_rows):
+        """Return how coarsely the values of each column may be rounded, by a released count."""
+        kinds, of_columns = self.kinds
+        if n_rows is None:
+            return [PART_OF_A_GAP] * len(of_columns)
+        parts = [
+            part_of_gaps(
+                column.probabilities,
+                of_column(mechanism.rank_deviations, column.probabilities, budget),
+                n_rows,
+            )
+            for mechanism, column, budget in kinds
+        ]
+        return [parts[kind] for kind in of_columns]
 
 
 @dataclass(frozen=True)

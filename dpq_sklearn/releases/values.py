@@ -6,23 +6,40 @@ from dpq_sklearn.engine.round_numbers import FIRST_POWER, POWERS_OF_TEN, times_t
 
 _MOST_DIGITS = 16
 _EXACT_POWER = 22  # 10^22 is the largest power of ten that is a float
-# Noise moves a value by far more than this part of the distance to the next one.
-_PART_OF_A_GAP = 1e-3
+# Values are rounded within a part of the distance to the next one: a tenth of what noise moves them
+# by, as far as that is known, and never more than a thousandth.
+_PART_OF_THE_NOISE = 0.1
+_MOST_OF_A_GAP = 1e-3
+# Without a count of rows nobody knows how many lie between two values: for up to a million or so.
+PART_OF_A_GAP = 1e-5
 # A cell that holds a number of so few digits may have been drawn because people write it down.
 _MOST_DIGITS_OF_A_ROUND_NUMBER = 6
 
 
-def values_of_columns(grid, cells):
-    """Return the numbers of a list of ascending released cells of each column: ascending."""
+def part_of_gaps(probabilities, deviations, n_rows):
+    """Return within which part of the distances between a column's values noise hides them.
+
+    `deviations` are those of their ranks, and NaN where they depend on the data.
+    """
+    rows_between = n_rows * np.diff([0.0, *probabilities, 1.0]).max()
+    part = _PART_OF_THE_NOISE * np.min(deviations) / rows_between
+    return PART_OF_A_GAP if np.isnan(part) else min(part, _MOST_OF_A_GAP)
+
+
+def values_of_columns(grid, cells, parts_of_gaps):
+    """Return the numbers of a list of ascending released cells of each column: ascending.
+
+    They are rounded within these parts of the distances between them, one for each column.
+    """
     sizes = [found.size for found in cells]
     columns = np.repeat(np.arange(len(sizes)), sizes)
     values, n_digits = shortest_decimals(grid, np.concatenate(cells), columns)
 
     is_noise = (n_digits > _MOST_DIGITS_OF_A_ROUND_NUMBER) & ~grid.is_lattice[columns]
     if is_noise.any():
-        gaps = _least_gaps(values, columns)[is_noise]
+        parts = (_least_gaps(values, columns) * np.array(parts_of_gaps)[columns])[is_noise]
         ends = grid.low[columns[is_noise]], grid.high[columns[is_noise]]
-        values[is_noise] = _within_gaps(values[is_noise], gaps, *ends)
+        values[is_noise] = _within_gaps(values[is_noise], parts, *ends)
     return np.split(values, np.cumsum(sizes)[:-1])
 
 
@@ -33,13 +50,13 @@ def _least_gaps(values, columns):
     return np.where(np.isfinite(least), least, 0.0)
 
 
-def _within_gaps(values, gaps, low, high):
-    """Return the shortest decimals within a thousandth of the gaps, and within bounds.
+def _within_gaps(values, parts, low, high):
+    """Return the shortest decimals within these parts of the gaps, and within bounds.
 
     They ascend as the values do, since neighbours together move by less than their distance.
     """
-    lower = np.maximum(values - _PART_OF_A_GAP * gaps, low)
-    upper = np.minimum(values + _PART_OF_A_GAP * gaps, high)
+    lower = np.maximum(values - parts, low)
+    upper = np.minimum(values + parts, high)
     candidates = np.vstack((np.zeros(values.shape), _rounded((lower + upper) / 2), values))
     is_inside = (lower <= candidates) & (candidates <= upper)
     return candidates[is_inside.argmax(axis=0), np.arange(values.size)]
