@@ -5,7 +5,12 @@ import pytest
 
 from dpq_sklearn import DPKBinsDiscretizer, dp_quantiles
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.releases.values import part_of_gaps, shortest_decimals, values_of_columns
+from dpq_sklearn.releases.values import (
+    noise_in_gaps,
+    parts_of_gaps,
+    shortest_decimals,
+    values_of_columns,
+)
 
 INF = np.inf
 BOUNDS = [(-INF, INF), (0.0, INF), (-1.0, 1.0), (0.00123456789, 0.00123456999), (1e6, 1e9)]
@@ -26,7 +31,7 @@ def test_values_ascend_within_bounds_and_near_their_cells(bounds, seed):
         numbers = np.sort(rng.uniform(low, high, size) ** rng.choice([1, 3]))
         numbers[size // 2 :][:3] = numbers[size // 2]  # some are equal
         columns.append(np.sort(grid.cells_of(numbers, column)))
-    for column, values in enumerate(values_of_columns(grid, columns, [1e-3] * 3)):
+    for column, values in enumerate(values_of_columns(grid, columns, 1e-3)):
         exact, _ = shortest_decimals(grid, columns[column], np.full(values.size, column))
         assert np.all(np.diff(values) >= 0)
         assert np.all((bounds[0] <= values) & (values <= bounds[1]))
@@ -38,21 +43,21 @@ def test_values_ascend_within_bounds_and_near_their_cells(bounds, seed):
 def test_noise_has_no_digits():
     grid = make_grid([(-INF, INF)])
     cells = grid.cells_of(np.array([0.0031415926535, 0.0074399654983, 1.2345678912, 20312.3884]), 0)
-    (values,) = values_of_columns(grid, [cells], [1e-3])
+    (values,) = values_of_columns(grid, [cells], 1e-3)
     assert values.tolist() == [0.00314, 0.00744, 1.235, 20300.0]
 
 
 def test_numbers_that_people_write_down_stay():
     grid = make_grid([(-INF, INF)])
     numbers = [0.0, 0.25, 999.0, 1999.0, 20345.5, 123456.0, 1e9]
-    (values,) = values_of_columns(grid, [grid.cells_of(np.array(numbers), 0)], [1e-3])
+    (values,) = values_of_columns(grid, [grid.cells_of(np.array(numbers), 0)], 1e-3)
     assert values.tolist() == numbers
 
 
 def test_a_single_value_knows_no_distance_and_keeps_its_digits():
     grid = make_grid([(-INF, INF)])
     cells = grid.cells_of(np.array([22548.7244513]), 0)
-    (values,) = values_of_columns(grid, [cells], [1e-3])
+    (values,) = values_of_columns(grid, [cells], 1e-3)
     assert np.array_equal(grid.cells_of(values, 0), cells)
 
 
@@ -81,7 +86,7 @@ def test_a_fit_rounds_within_a_tenth_of_its_noise(n_rows):
 
 
 def test_how_coarsely_values_may_be_rounded():
-    fifths = (0.2, 0.4, 0.6, 0.8)
-    assert part_of_gaps(fifths, np.array([4.0, 5.0, 5.0, 4.0]), 100_000) == pytest.approx(2e-5)
-    assert part_of_gaps(fifths, np.array([4.0, 5.0, 5.0, 4.0]), 100) == 1e-3
-    assert part_of_gaps(fifths, np.full(4, np.nan), 100) == 1e-5
+    noise = noise_in_gaps((0.2, 0.4, 0.6, 0.8), np.array([4.0, 5.0, 5.0, 4.0]))
+    assert noise == pytest.approx(20.0)
+    parts = parts_of_gaps(np.array([noise, noise, np.nan]), np.array([100_000, 0, 100]))
+    assert parts.tolist() == pytest.approx([2e-5, 1e-3, 1e-5])

@@ -24,7 +24,12 @@ from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.protocol import draw_columns, of_column
 from dpq_sklearn.releases.request import CountRole, Request
-from dpq_sklearn.releases.values import PART_OF_A_GAP, part_of_gaps, values_of_columns
+from dpq_sklearn.releases.values import (
+    PART_OF_A_GAP,
+    noise_in_gaps,
+    parts_of_gaps,
+    values_of_columns,
+)
 
 # The share of a fit's budget that its count of rows gets: it costs 1.6% of accuracy.
 COUNT_SHARE = 1 / 64
@@ -87,8 +92,11 @@ class Plan:
         noise = CountNoise(self.count_budget).draw(randomness)
         return max(records.n_rows + int(noise[0]), 1)
 
-    def draw_quantiles(self, records, n_rows, randomness):
-        """Return the `Release` of the quantiles with a count that was drawn before them."""
+    def draw_quantiles(self, records, n_rows, randomness, counts=None):
+        """Return the `Release` of the quantiles with counts that were drawn before them.
+
+        `n_rows` is that of all rows and `counts` are those of columns, or None.
+        """
         request = self.request
         cells = draw_columns(
             request.mechanisms,
@@ -98,23 +106,23 @@ class Plan:
             randomness,
             request.priors,
         )
-        values = values_of_columns(self.grid, cells, self._parts_of_gaps(n_rows))
-        return Release(values, n_rows, self)
+        n_in_columns = n_rows if counts is None else counts
+        is_counted = n_in_columns is not None
+        parts = parts_of_gaps(self._noise, n_in_columns) if is_counted else PART_OF_A_GAP
+        return Release(values_of_columns(self.grid, cells, parts), n_rows, self)
 
-    def _parts_of_gaps(self, n_rows):
-        """Return how coarsely the values of each column may be rounded, by a released count."""
+    @cached_property
+    def _noise(self):
+        """The noise of each column, as `parts_of_gaps` wants it."""
         kinds, of_columns = self.kinds
-        if n_rows is None:
-            return [PART_OF_A_GAP] * len(of_columns)
-        parts = [
-            part_of_gaps(
+        noise = [
+            noise_in_gaps(
                 column.probabilities,
                 of_column(mechanism.rank_deviations, column.probabilities, budget),
-                n_rows,
             )
             for mechanism, column, budget in kinds
         ]
-        return [parts[kind] for kind in of_columns]
+        return np.array(noise)[of_columns]
 
 
 @dataclass(frozen=True)
@@ -180,8 +188,9 @@ class DescriptionPlan:
         """
         totals = self.totals(records.ranks)
         noises = np.concatenate([noise.draw(randomness) for noise in self.count_noises])
-        released = self.quantiles.draw(records, randomness)
-        return Description(np.maximum(totals + noises, 0), released.values)
+        counts = np.maximum(totals + noises, 0)
+        released = self.quantiles.draw_quantiles(records, None, randomness, counts)
+        return Description(counts, released.values)
 
     def totals(self, ranks):
         """Return the exact number of records with a value in each column, rounded."""

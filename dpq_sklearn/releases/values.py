@@ -16,20 +16,28 @@ PART_OF_A_GAP = 1e-5
 _MOST_DIGITS_OF_A_ROUND_NUMBER = 6
 
 
-def part_of_gaps(probabilities, deviations, n_rows):
-    """Return within which part of the distances between a column's values noise hides them.
+def noise_in_gaps(probabilities, deviations):
+    """Return how far noise moves the values of a column, in distances between two, times the rows.
 
     `deviations` are those of their ranks, and NaN where they depend on the data.
     """
-    rows_between = n_rows * np.diff([0.0, *probabilities, 1.0]).max()
-    part = _PART_OF_THE_NOISE * np.min(deviations) / rows_between
-    return PART_OF_A_GAP if np.isnan(part) else min(part, _MOST_OF_A_GAP)
+    return np.min(deviations) / np.diff([0.0, *probabilities, 1.0]).max()
 
 
-def values_of_columns(grid, cells, parts_of_gaps):
+def parts_of_gaps(noise, n_rows):
+    """Return within which part of the distance between two values those of a column are rounded.
+
+    `noise` is that of each column (`noise_in_gaps`), and `n_rows` are released counts.
+    """
+    parts = np.minimum(_PART_OF_THE_NOISE * noise / np.maximum(n_rows, 1), _MOST_OF_A_GAP)
+    return np.where(np.isnan(parts), PART_OF_A_GAP, parts)
+
+
+def values_of_columns(grid, cells, parts):
     """Return the numbers of a list of ascending released cells of each column: ascending.
 
-    They are rounded within these parts of the distances between them, one for each column.
+    They are rounded within these parts of the distances between them: one for each column, or one
+    for all.
     """
     sizes = [found.size for found in cells]
     columns = np.repeat(np.arange(len(sizes)), sizes)
@@ -37,9 +45,11 @@ def values_of_columns(grid, cells, parts_of_gaps):
 
     is_noise = (n_digits > _MOST_DIGITS_OF_A_ROUND_NUMBER) & ~grid.is_lattice[columns]
     if is_noise.any():
-        parts = (_least_gaps(values, columns) * np.array(parts_of_gaps)[columns])[is_noise]
+        within = (_least_gaps(values, columns) * np.broadcast_to(parts, len(cells))[columns])[
+            is_noise
+        ]
         ends = grid.low[columns[is_noise]], grid.high[columns[is_noise]]
-        values[is_noise] = _within_gaps(values[is_noise], parts, *ends)
+        values[is_noise] = _within_gaps(values[is_noise], within, *ends)
     return np.split(values, np.cumsum(sizes)[:-1])
 
 
