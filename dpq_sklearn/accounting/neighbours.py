@@ -27,7 +27,8 @@ class Neighbours(str, Enum):  # noqa: UP042 (a StrEnum formats its value, not it
     @classmethod
     def _missing_(cls, value):
         """Take the words as well: earlier versions kept them in pickles and ledgers."""
-        return next((kind for kind in cls if kind.in_words == value), None)
+        words = value if isinstance(value, str) else None  # arrays do not compare to a truth value
+        return next((kind for kind in cls if kind.in_words == words), None)
 
 
 def checked_neighbours(neighbours):
