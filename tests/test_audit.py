@@ -73,6 +73,7 @@ def test_no_claim_of_the_package_is_exceeded(capsys):
         "batches",
         "dp_count",
         "dp_describe",
+        "DPRobustScaler",
     }
     for name in names:
         assert printed.count(f"\n{name}") >= 2  # for eps and for rho

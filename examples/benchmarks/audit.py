@@ -23,6 +23,7 @@ from scipy.stats import beta
 
 from dpq_sklearn import (
     DPKBinsDiscretizer,
+    DPRobustScaler,
     PrivacyNoiseWarning,
     dp_count,
     dp_describe,
@@ -129,6 +130,22 @@ def wide_table(mechanism, unit, n_quantiles=1, n_features=1, fit=fit_rows):
     return draw
 
 
+def wide_scaler(unit):
+    """Return a function that draws centers and scales: of many columns that are fitted at once."""
+
+    def draw(values, people, size, random_state):
+        n_columns = min(size, MOST_COLUMNS)
+        X = np.tile(values[:, None], n_columns)
+        scaler = DPRobustScaler(**budget_of(unit, n_columns), random_state=random_state)
+        outcomes = []
+        for _ in range(-(-size // n_columns)):
+            scaler.fit(X)
+            outcomes.append(np.column_stack((scaler.center_, scaler.scale_)))
+        return np.concatenate(outcomes)[:size]
+
+    return draw
+
+
 def wide_description(unit, n_features=1, with_groups=False):
     """Return a function that draws counts and medians: from many columns described at once."""
 
@@ -189,6 +206,7 @@ def all_audits():
         if find_spec("dask") is not None:
             audits.append(Audit("dask, aq", unit, wide_table("aq", unit, fit=fit_dask)))
         audits += [
+            Audit("DPRobustScaler", unit, wide_scaler(unit)),
             Audit("dp_count", unit, one_by_one(dp_count, unit)),
             Audit("dp_histogram", unit, one_by_one(histogram, unit)),
             Audit("dp_describe", unit, wide_description(unit)),
