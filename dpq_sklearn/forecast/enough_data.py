@@ -20,7 +20,6 @@ from scipy.special import expit
 
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.prior import spread_of_rank
-from dpq_sklearn.mechanisms.protocol import of_column
 
 # An edge that is expected to be further off than this, in bins, is too far off to be useful.
 TOO_FAR_OFF = 0.5
@@ -88,17 +87,7 @@ def likely_count(n_rows, count_budget):
 
 def rank_deviations(plan):
     """Return the standard deviations in rank of the quantiles of each column."""
-    return [deviations.copy() for deviations in _map_columns(plan, lambda _, found: found)]
-
-
-def _map_columns(plan, function):
-    """Return ``function(column, rank deviations)`` of each column of a plan."""
-    kinds, of_columns = plan.kinds
-    values = [
-        function(column, of_column(mechanism.rank_deviations, column.probabilities, budget))
-        for mechanism, column, budget in kinds
-    ]
-    return [values[kind] for kind in of_columns]
+    return [deviations.copy() for deviations in plan.map_columns(lambda _, found: found)]
 
 
 @dataclass(frozen=True)
@@ -150,7 +139,7 @@ def errors_in_bins(plan, n_rows, learn=None):
         share_of_rows = (1 - lost) * found + lost * LOST
         return share_of_rows * (len(column.probabilities) + 1)
 
-    return np.array(_map_columns(plan, error))
+    return np.array(plan.map_columns(error))
 
 
 def errors_of_rows(plan, n_rows, learn=None):
@@ -218,7 +207,7 @@ def chosen_plan(plans, n_rows):
     nats = partial(_nats_of_best_draw, n_rows=n_likely)
 
     def chance(plan):
-        return np.mean(_map_columns(plan, nats)) + np.log(most_bins(plan))
+        return np.mean(plan.map_columns(nats)) + np.log(most_bins(plan))
 
     return max((plan for plan in plans if most_bins(plan) <= MOST_LOST_BINS), key=chance)
 

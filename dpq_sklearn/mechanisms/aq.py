@@ -28,7 +28,7 @@ from dpq_sklearn.mechanisms.protocol import Mechanism
 MOST_PAIR_LEVELS = 4
 # With more quantiles the search would take longer than the draws.
 MOST_SEARCHED = 512
-# A pair takes twice the time of two single draws: a tree that has them must promise so much less.
+# A tree with pairs can take a fifth longer to draw: it must promise so much less error.
 LEAST_GAIN_OF_PAIRS = 0.1
 
 

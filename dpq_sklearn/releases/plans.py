@@ -70,6 +70,15 @@ class Plan:
         of_columns = [numbers.setdefault(column, len(numbers)) for column in columns]
         return list(numbers), of_columns
 
+    def map_columns(self, function):
+        """Return ``function(column, rank deviations)`` of each column; called once for a kind."""
+        kinds, of_columns = self.kinds
+        values = [
+            function(column, of_column(mechanism.rank_deviations, column.probabilities, budget))
+            for mechanism, column, budget in kinds
+        ]
+        return [values[kind] for kind in of_columns]
+
     def read(self, source):
         """Return the records of a source: ranks on the grid of this plan, and their number."""
         return source.read(self.grid)
@@ -114,15 +123,9 @@ class Plan:
     @cached_property
     def _noise(self):
         """The noise of each column, as `parts_of_gaps` wants it."""
-        kinds, of_columns = self.kinds
-        noise = [
-            noise_in_gaps(
-                column.probabilities,
-                of_column(mechanism.rank_deviations, column.probabilities, budget),
-            )
-            for mechanism, column, budget in kinds
-        ]
-        return np.array(noise)[of_columns]
+        return np.array(
+            self.map_columns(lambda column, found: noise_in_gaps(column.probabilities, found))
+        )
 
 
 @dataclass(frozen=True)
