@@ -31,9 +31,9 @@ _AHEAD = np.array([0.3, 0.8, 1.4, 2.2, 3.5, 5.5, 8.5, 12, 16, 20, 25, 30, 36])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 # The probability of a node is rounded to a multiple of 1 / Q_STEPS, so that targets are exact.
 Q_STEPS = 2**30
-# When few nodes are left, each gets several proposals at once: hardly any needs another round.
-_PROPOSALS_AT_ONCE = 160
-_MOST_PROPOSALS = 3
+# Each node gets several proposals at once, if there are few: hardly any needs another round.
+_PROPOSALS_AT_ONCE = 512
+_MOST_PROPOSALS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,12 +158,10 @@ def draw(ranks, nodes, randomness):
     split_ranks = np.empty_like(nodes.lo)
     left = np.arange(nodes.lo.size)
     while left.size:
-        # The first of several proposals that is kept counts. A few more take no more time.
-        n_proposals = min(max(_PROPOSALS_AT_ONCE // left.size, 1), _MOST_PROPOSALS)
+        # The first of several proposals that is kept counts.
+        n_proposals = proposals_each(left.size, _PROPOSALS_AT_ONCE, _MOST_PROPOSALS)
         rows = np.repeat(left, n_proposals)
-
-        is_passed = shares[rows] <= randomness.uniforms(rows.size)[:, None]
-        run = order[rows, is_passed.sum(axis=1)]
+        run = chosen(order, shares, n_proposals, randomness)
         start, end = runs.cuts[rows, [run, run + 1]]
         per_cell = nodes.places_per_cell[rows]
         proposed = draw_by_measure(start, end, per_cell, grid, nodes.column[rows], randomness)
@@ -178,6 +176,8 @@ def draw(ranks, nodes, randomness):
         # The middle moves with the ranks around it. The target would not: docs/privacy.md, A trap.
         split_ranks[left[is_found]] = (low + (high - low) // 2)[first]
         left = left[~is_found]
+        order = order[~is_found]
+        shares = shares[~is_found]
 
     return grid.positions_per_cell // nodes.places_per_cell * places, split_ranks
 
@@ -225,23 +225,23 @@ def node_runs(ranks, nodes, scores, look_ups):
     before = _append_clipped(measure_before, per_cell * measure.before[:, 1:-1])
 
     order = cuts.argsort(axis=1, kind="stable")
-    cuts = _taken_by_node(cuts, order)
-    before = _taken_by_node(before, order)
+    cuts = taken_by_node(cuts, order)
+    before = taken_by_node(before, order)
 
     # Up to a run's start `n_before` cuts are look-ups, and the others begin segments: the first
     # number picks the run's ranks, the second its density.
     n_before = (order < n_look_ups).cumsum(axis=1)[:, :-1]
     look_up = np.minimum(n_before - 1, n_look_ups - 2)
-    densities = _taken_by_node(measure.densities, np.arange(1, order.shape[1]) - n_before)
+    densities = taken_by_node(measure.densities, np.arange(1, order.shape[1]) - n_before)
     return Runs(
         cuts=cuts,
         measures=(before[:, 1:] - before[:, :-1]) * densities,
-        low_ranks=_taken_by_node(cut_ranks, look_up),
-        high_ranks=_taken_by_node(cut_ranks, look_up + 1),
+        low_ranks=taken_by_node(cut_ranks, look_up),
+        high_ranks=taken_by_node(cut_ranks, look_up + 1),
     )
 
 
-def _taken_by_node(array, index):
+def taken_by_node(array, index):
     """Return ``array[i, index[i, j]]`` for all i and j."""
     n_nodes, length = array.shape
     return array.ravel().take(index + length * np.arange(n_nodes)[:, None])
@@ -332,8 +332,20 @@ def ascending_shares(weights):
     of its sum and improbable outcomes are as accurate as probable ones.
     """
     order = weights.argsort(axis=1, kind="stable")
-    sums = _taken_by_node(weights, order).cumsum(axis=1)
+    sums = taken_by_node(weights, order).cumsum(axis=1)
     return order, sums / sums[:, -1:]
+
+
+def proposals_each(n_left, at_once, most):
+    """Return how many proposals each of `n_left` nodes gets: a few more take little more time."""
+    return min(max(at_once // n_left, 1), most)
+
+
+def chosen(order, shares, n_times, randomness):
+    """Return so many indices for each row of `ascending_shares`, one after another."""
+    uniforms = randomness.uniforms(n_times * len(order)).reshape(-1, n_times, 1)
+    n_passed = (shares[:, None, :] <= uniforms).sum(axis=2)
+    return np.take_along_axis(order, n_passed, axis=1).ravel()
 
 
 def draw_by_measure(start, end, per_cell, grid, columns, randomness):

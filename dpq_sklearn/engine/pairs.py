@@ -37,8 +37,10 @@ from dpq_sklearn.engine.exponential import (
     Q_STEPS,
     Scores,
     ascending_shares,
+    chosen,
     draw_by_measure,
     node_runs,
+    proposals_each,
     rank_intervals,
 )
 from dpq_sklearn.engine.random import LN2
@@ -225,10 +227,10 @@ class _Proposals:
             left = found.left
             if left.size == 0:
                 return
-            n_proposals = min(max(_APART_AT_ONCE // left.size, 1), _MOST_APART)
+            n_proposals = proposals_each(left.size, _APART_AT_ONCE, _MOST_APART)
             pairs = np.repeat(left, n_proposals)
             rows = np.concatenate((left, self.n_pairs + left))
-            run = _chosen(order[rows], shares[rows], n_proposals, self.randomness)
+            run = chosen(order[rows], shares[rows], n_proposals, self.randomness)
             lower, upper = run.reshape(2, -1)
 
             least_scores = self._least_scores(pairs, lower, upper)
@@ -243,14 +245,14 @@ class _Proposals:
         bounds = bounds_of_lower_runs(self.scores, measures, self.errors)
 
         while found.left.size:
-            n_proposals = min(max(_TOGETHER_AT_ONCE // found.left.size, 1), _MOST_TOGETHER)
+            n_proposals = proposals_each(found.left.size, _TOGETHER_AT_ONCE, _MOST_TOGETHER)
             pairs = np.repeat(found.left, n_proposals)
             order, shares = ascending_shares(bounds[found.left])
-            lower = _chosen(order, shares, n_proposals, self.randomness)
+            lower = chosen(order, shares, n_proposals, self.randomness)
             box_scores, weights = weights_of_upper_runs(
                 self.scores, self.runs, self.errors, pairs, lower
             )
-            upper = _chosen(*ascending_shares(weights), 1, self.randomness)
+            upper = chosen(*ascending_shares(weights), 1, self.randomness)
 
             # All that the run of v1 may weigh is known by now: a better bound for the next round.
             known = measures[pairs, lower] * weights.sum(axis=1)
@@ -330,9 +332,3 @@ def chances_to_keep(least_scores, scores):
     """Return weight / bound for pairs of places from pairs of runs with these least scores."""
     return (np.exp(-scores) + PAIR_FLOOR) / (np.exp(-least_scores) + PAIR_FLOOR)
 
-
-def _chosen(order, shares, n_times, randomness):
-    """Return so many indices for each row of ascending shares, one after another."""
-    uniforms = randomness.uniforms(n_times * len(order)).reshape(-1, n_times, 1)
-    n_passed = (shares[:, None, :] <= uniforms).sum(axis=2)
-    return np.take_along_axis(order, n_passed, axis=1).ravel()

@@ -192,10 +192,11 @@ def _advice(released, fewer):
 
 def _same_bins(words, plan, n_rows, learn=None, **others):
     """Return the step to a plan with the same bins, or to more knowledge."""
+    in_bins = errors_in_bins(plan, n_rows, learn)
     return _Step(
         words,
-        error_of_rows=errors_of_rows(plan, n_rows, learn).mean(),
-        error_in_bins=errors_in_bins(plan, n_rows, learn).mean(),
+        error_of_rows=errors_of_rows(plan, in_bins).mean(),
+        error_in_bins=in_bins.mean(),
         **others,
     )
 
@@ -237,14 +238,14 @@ def _fewer_quantiles(plan, n_rows, fewer):
     words = enough[-1] if enough else next(iter(plans))
     return _Step(
         words,
-        error_of_rows=errors_of_rows(plans[words], n_rows).mean(),
+        error_of_rows=errors_of_rows(plans[words], errors_in_bins(plans[words], n_rows)).mean(),
         is_enough=bool(enough),
         price=PRICE_OF_FEWER_BINS,
     )
 
 
 def _with_probabilities(plan, probabilities):
-    columns = [replace(column, probabilities=probabilities) for column in plan.request.columns]
+    columns = plan.map_columns(lambda column, _: replace(column, probabilities=probabilities))
     return plan_quantiles(replace(plan.request, columns=columns))
 
 

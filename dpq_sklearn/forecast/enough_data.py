@@ -142,13 +142,14 @@ def errors_in_bins(plan, n_rows, learn=None):
     return np.array(plan.map_columns(error))
 
 
-def errors_of_rows(plan, n_rows, learn=None):
+def errors_of_rows(plan, in_bins):
     """Return how far off the rank of a row is that is told by its bin, as a share of the rows.
 
-    Edges are off, and in a bin all rows are alike: both count. So numbers of bins can be compared.
+    Edges are off, by so much `in_bins`, and in a bin all rows are alike: both count. So numbers of
+    bins can be compared.
     """
     n_bins = np.array([len(each) + 1 for each in plan.request.probabilities])
-    return np.hypot(errors_in_bins(plan, n_rows, learn), HALF_A_BIN) / n_bins
+    return np.hypot(in_bins, HALF_A_BIN) / n_bins
 
 
 def _mean_error_if_found(column, deviations, knowledge):

@@ -19,7 +19,7 @@ from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.accounting.events import exponential_draw
 from dpq_sklearn.engine import exponential, pairs
 from dpq_sklearn.engine.exponential import Nodes
-from dpq_sklearn.mechanisms.base_measure import step_measure
+from dpq_sklearn.mechanisms.base_measure import have_few_segments, step_measure
 from dpq_sklearn.mechanisms.level_shares import expected_deviation, level_pattern, rank_variances
 from dpq_sklearn.mechanisms.prior import guesses_of_nodes
 from dpq_sklearn.mechanisms.protocol import Mechanism
@@ -128,6 +128,8 @@ def best_tree(probabilities, norm):
 
 NODES_AT_ONCE = 1024  # with all that they look at they stay in the cache
 PAIRS_AT_ONCE = 128
+# Fewer nodes take less time if they are drawn with all others.
+FEWEST_ALIKE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +226,26 @@ class Estimates:
         split_ranks = np.zeros_like(positions)
         split_ranks[every, n_quantiles + 1] = per_cell * ranks.total_weights
         return cls(n_quantiles=n_quantiles, positions=positions, split_ranks=split_ranks)
+
+
+def parts_alike(grid, level, estimates):
+    """Return a level, or two parts of it: nodes whose base measures have few segments, and others.
+
+    All nodes that are drawn together take the time of those with the most segments. The parts
+    depend on what is released alone.
+    """
+    if level.is_of_pairs or level.column.size < FEWEST_ALIKE:
+        return [level]
+
+    column = level.column
+    cells = estimates.positions // grid.positions_per_cell
+    lo = cells[column, level.below]
+    hi = cells[column, level.above]
+    is_released = np.array((level.below > 0, level.above <= estimates.n_quantiles[column]))
+    has_few = have_few_segments(grid, column, lo, hi, is_released)
+    if np.count_nonzero(has_few) < FEWEST_ALIKE or has_few.all():
+        return [level]
+    return [level[has_few], level[~has_few]]
 
 
 def nodes_of_level(grid, level, estimates, rows, priors=None):
@@ -355,10 +377,11 @@ class ApproximateQuantiles(Mechanism):
         n_quantiles = np.array([len(of_column) for of_column in probabilities])
         estimates = Estimates.before_the_first_draw(ranks, n_quantiles)
         for level in levels_of_columns(self, *request):
-            nodes = nodes_of_level(ranks.grid, level, estimates, level.column, priors)
-            positions, split_ranks = level.engine.draw(ranks, nodes, randomness)
-            estimates.positions[level.column, level.index] = positions
-            estimates.split_ranks[level.column, level.index] = split_ranks
+            for part in parts_alike(ranks.grid, level, estimates):
+                nodes = nodes_of_level(ranks.grid, part, estimates, part.column, priors)
+                positions, split_ranks = part.engine.draw(ranks, nodes, randomness)
+                estimates.positions[part.column, part.index] = positions
+                estimates.split_ranks[part.column, part.index] = split_ranks
 
         cells = estimates.positions // ranks.grid.positions_per_cell
         return [row[1 : n + 1] for row, n in zip(cells, n_quantiles, strict=True)]

@@ -20,9 +20,13 @@ say little cost little.
 The constants were tuned on the data named in docs/accuracy_and_speed.md.
 """
 
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 
-from dpq_sklearn.engine.exponential import StepMeasure
+from dpq_sklearn.engine.exponential import StepMeasure, taken_by_node
 
 # Shares for each kind of node: both ends open, one of them, none. A kind is how many are closed.
 _BOTH_CLOSED = 2
@@ -97,6 +101,28 @@ _CUTS_ABOVE_ZERO = np.array([0.0002, 0.001, 0.01, 0.04, 0.1, 0.2])
 _TOWARDS_ZERO = np.concatenate((-_CUTS_ABOVE_ZERO[::-1], [0.0], _CUTS_ABOVE_ZERO))
 
 
+class _Ends(NamedTuple):
+    """What is known about the two ends of each node; arrays (n_nodes,) or (2, n_nodes)."""
+
+    kinds: np.ndarray  # how many ends are closed
+    is_open: np.ndarray
+    is_released: np.ndarray
+    is_bound: np.ndarray
+    is_lattice: np.ndarray
+    is_integer: np.ndarray
+    low: np.ndarray  # the lower end, as a value
+    high: np.ndarray  # the upper one
+    known: np.ndarray  # a value that tells the scale of a node with an open end
+
+
+class _Scale(NamedTuple):
+    """A part of the mixture: adjacent segments in each node."""
+
+    values: np.ndarray  # (n_nodes, n_segments + 1) or (n_segments + 1,), their ends
+    weights: np.ndarray  # (n_nodes, n_segments) or (n_segments,)
+    share: np.ndarray  # (n_nodes,), of the whole mixture
+
+
 def step_measure(grid, columns, lo, hi, beyond, is_open, is_released, guesses=None):
     """Return the base measure of nodes that reach from the cell `lo` to the cell `hi`.
 
@@ -104,77 +130,107 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released, guesses=No
     itself if there is none. `is_open` and `is_released` (2, n_nodes) tell of the lower and of the
     upper ends whether they are the end of the scale, or released. An end that is neither is a
     bound. `guesses` are what priors say about the nodes.
+
+    What none of the nodes has is left out: so nodes that are alike have few segments.
     """
-    kinds = _BOTH_CLOSED - is_open.sum(axis=0)
-    is_bound = ~(is_open | is_released)
-    is_lattice = grid.is_lattice[columns]
-    (low, high, known), is_integer = _values(grid, np.array((lo, hi, beyond)), columns)
-
-    # Each of the scales is a row of adjacent segments: their ends as values, and their weights.
-    scales = [_rings_or_parts(kinds, is_open[0], is_lattice, low, high, known)]
-    shares = [1 - _octave_shares(kinds, is_bound)]
-    has_rings_too = is_bound.any(axis=0) & is_released.any(axis=0)
-    if has_rings_too.any():
-        as_if_open = np.where(has_rings_too, 1, kinds)
-        scales.append(_rings_or_parts(as_if_open, is_bound[0], is_lattice, low, high, known))
-        of_rings = _SHARE_WITHOUT_BOUNDS * (1 - _OCTAVE_SHARES[1])
-        shares.append(np.where(has_rings_too, of_rings, 0.0))
-        shares[0] = shares[0] - shares[1]
-    scales.append(_octaves_of_nodes(is_lattice))
-    shares.append(_octave_shares(kinds, is_bound))
-
-    n_nodes = lo.size
-    values = [np.broadcast_to(ends, (n_nodes, ends.shape[-1])) for ends, _ in scales]
-    values = np.concatenate((*values, np.broadcast_to(_LANDMARKS, (n_nodes, 4))), axis=1)
-    cells = grid.cells_of(values, columns[:, None])
-    n_cuts = values.shape[1] - _LANDMARKS.size
-
+    ends = _ends(grid, columns, np.array((lo, hi, beyond)), is_open, is_released)
+    scales = _scales(ends)
+    landmarks = _landmark_cells(grid)[columns]
     lo, hi = lo[:, None], hi[:, None]
+    if not _has_landmark(landmarks, lo, hi).any():
+        landmarks = landmarks[:, :0]
+
+    # Cells of all values are looked up at once, and so are the measures before all cuts.
+    n_nodes = columns.size
+    widths = [scale.values.shape[-1] for scale in scales]
+    values = [np.broadcast_to(scale.values, (n_nodes, scale.values.shape[-1])) for scale in scales]
+    values = np.concatenate(values, axis=1)
     # The last segment has the last cell, too.
-    is_last = (values[:, :n_cuts] >= high[:, None]) & ~is_open[1][:, None]
-    points = np.concatenate((cells[:, n_cuts:], lo, hi), axis=1)
-    cuts = np.where(is_last, hi + 1, cells[:, :n_cuts])
-    cuts = np.concatenate((cuts, points, points + 1), axis=1)
-    n_without_prior = cuts.shape[1]
+    is_last = (values >= ends.high[:, None]) & ~is_open[1][:, None]
+    points = np.concatenate((landmarks, lo, hi), axis=1)
+    cuts = [np.where(is_last, hi + 1, grid.cells_of(values, columns[:, None])), points, points + 1]
+    widths += [points.shape[1], points.shape[1]]
     if guesses is not None:
         ring_cells = grid.cells_of(guesses.values, columns[:, None])
-        cuts = np.concatenate((cuts, ring_cells[:, :-1], ring_cells[:, 1:] + 1), axis=1)
-    cuts = np.maximum(np.minimum(cuts, hi + 1), lo)
+        cuts += [ring_cells[:, :-1], ring_cells[:, 1:] + 1]
+    cuts = np.maximum(np.minimum(np.concatenate(cuts, axis=1), hi + 1), lo)
     before = grid.measure_before(cuts, columns[:, None])
+    *before_scales, before_points, behind_points = _side_by_side(before, widths)
 
-    n_points = points.shape[1]
-    point_shares = _point_shares(kinds, is_bound, is_released, is_lattice, is_integer[:2])
+    # Each part of the mixture is kept as the rises of its density at its cuts.
+    point_shares = _point_shares(ends, landmarks.shape[1])
     point_shares[(points < lo) | (points > hi)] = 0.0
-    ends_of_points = before[:, n_cuts + n_points : n_without_prior]
-    point_measures = ends_of_points - before[:, n_cuts : n_cuts + n_points]
-    point_densities = point_shares / np.maximum(point_measures, 1)
-
-    # Each part of the mixture is kept as the rises of its density at its cuts. When all cuts are
-    # sorted, the cumulative sum of the rises is the density of the mixture.
+    of_points = point_shares / np.maximum(behind_points - before_points, 1)
     rest = 1 - point_shares.sum(axis=1)
-    steps = []
-    start = 0
-    for (ends, weights), share in zip(scales, shares, strict=True):
-        end = start + ends.shape[-1]
-        steps.append(_steps(before[:, start:end], weights, rest * share))
-        start = end
-    steps = np.concatenate((*steps, point_densities, -point_densities), axis=1)
-
+    rises = [
+        _rises(before_scale, scale.weights, rest * scale.share)
+        for before_scale, scale in zip(before_scales, scales, strict=True)
+    ]
+    rises = np.concatenate((*rises, of_points, -of_points), axis=1)
     if guesses is not None:
-        of_rings = _ring_densities(before[:, n_without_prior:], guesses.weights)
+        of_rings = _ring_densities(before[:, rises.shape[1] :], guesses.weights)
         share = np.where(of_rings.any(axis=1), _PRIOR_SHARE, 0.0)[:, None]
-        steps = (1 - share) * steps
-        steps = np.concatenate((steps, share * of_rings, -share * of_rings), axis=1)
+        rises = np.concatenate(((1 - share) * rises, share * of_rings, -share * of_rings), axis=1)
 
+    return _mixture(cuts, before, rises, PLAIN_SHARES[ends.kinds][:, None])
+
+
+def _mixture(cuts, before, rises, plain_share):
+    """Return the measure whose density rises so at these cuts, in any order, with a plain share."""
     order = cuts.argsort(axis=1, kind="stable")
-    each = np.arange(n_nodes)[:, None]
-    cuts, before, steps = cuts[each, order], before[each, order], steps[each, order]
-    densities = np.maximum(steps.cumsum(axis=1)[:, :-1], 0.0)
+    cuts = taken_by_node(cuts, order)
+    before = taken_by_node(before, order)
+    densities = np.maximum(taken_by_node(rises, order).cumsum(axis=1)[:, :-1], 0.0)
 
-    plain = PLAIN_SHARES[kinds][:, None]
-    densities = (1 - plain) * densities + plain / (before[:, -1:] - before[:, :1])
+    densities *= 1 - plain_share
+    densities += plain_share / (before[:, -1:] - before[:, :1])
     densities /= (densities * (before[:, 1:] - before[:, :-1])).sum(axis=1, keepdims=True)
     return StepMeasure(cuts=cuts, before=before, densities=densities)
+
+
+def _side_by_side(array, widths):
+    """Return parts of an array, which have so many columns."""
+    ends = np.cumsum(widths).tolist()
+    return [array[:, start:end] for start, end in pairwise([0, *ends])]
+
+
+def have_few_segments(grid, columns, lo, hi, is_released):
+    """Return which nodes have nothing but parts of equal width, and points at both ends."""
+    (low, high), _ = _values(grid, np.array((lo, hi)), columns)
+    near_zero = _TOWARDS_ZERO[-1] * _next_decade(_width_of_parts(low, high))
+    is_cut = (low < near_zero) & (high > -near_zero) & ~grid.is_lattice[columns]
+    has_landmark = _has_landmark(_landmark_cells(grid)[columns], lo[:, None], hi[:, None])
+    return is_released.all(axis=0) & ~is_cut & ~has_landmark
+
+
+@lru_cache(maxsize=32)
+def _landmark_cells(grid):
+    """Return the cells of 0, 1, 2 and 3 in each column, (n_columns, n_landmarks)."""
+    columns = np.arange(grid.low.size)[:, None]
+    return grid.cells_of(_LANDMARKS + np.zeros_like(columns), columns)
+
+
+def _has_landmark(landmarks, lo, hi):
+    """Return whether one of its landmarks is in each node; cells with a row for each node."""
+    return ((landmarks >= lo) & (landmarks <= hi)).any(axis=1)
+
+
+def _scales(ends):
+    """Return the parts of the mixture that are adjacent segments."""
+    of_octaves = _octave_shares(ends.kinds, ends.is_bound)
+    scales = [_rings_or_parts(ends, ends.kinds, ends.is_open[0], 1 - of_octaves)]
+
+    has_rings_too = ends.is_bound.any(axis=0) & ends.is_released.any(axis=0)
+    if has_rings_too.any():
+        of_rings = _SHARE_WITHOUT_BOUNDS * (1 - _OCTAVE_SHARES[1])
+        of_rings = np.where(has_rings_too, of_rings, 0.0)
+        as_if_open = np.where(has_rings_too, 1, ends.kinds)
+        scales[0] = scales[0]._replace(share=scales[0].share - of_rings)
+        scales.append(_rings_or_parts(ends, as_if_open, ends.is_bound[0], of_rings))
+
+    if of_octaves.any():
+        scales.append(_octaves_of_nodes(ends.is_lattice, of_octaves))
+    return scales
 
 
 def _ring_densities(before, weights):
@@ -197,12 +253,28 @@ def _octave_shares(kinds, is_bound):
     return np.where(kinds == _BOTH_CLOSED, without_bounds, _OCTAVE_SHARES[kinds])
 
 
-def _octaves_of_nodes(is_lattice):
-    """Return the ends of octaves and their weights; both broadcast to a row for each node."""
+def _octaves_of_nodes(is_lattice, share):
+    """Return the octaves of all nodes."""
     if not is_lattice.any():
-        return _OCTAVE_ENDS, _OCTAVE_WEIGHTS
-    of_nodes = is_lattice[:, None]
-    return _FINE_OCTAVE_ENDS, np.where(of_nodes, _LATTICE_OCTAVE_WEIGHTS, _FINE_OCTAVE_WEIGHTS)
+        return _Scale(_OCTAVE_ENDS, _OCTAVE_WEIGHTS, share)
+    weights = np.where(is_lattice[:, None], _LATTICE_OCTAVE_WEIGHTS, _FINE_OCTAVE_WEIGHTS)
+    return _Scale(_FINE_OCTAVE_ENDS, weights, share)
+
+
+def _ends(grid, columns, cells, is_open, is_released):
+    """Return what is known about the ends of nodes; `cells` are (lo, hi, beyond)."""
+    values, is_integer = _values(grid, cells, columns)
+    return _Ends(
+        kinds=_BOTH_CLOSED - is_open.sum(axis=0),
+        is_open=is_open,
+        is_released=is_released,
+        is_bound=~(is_open | is_released),
+        is_lattice=grid.is_lattice[columns],
+        is_integer=is_integer[:2],
+        low=values[0],
+        high=values[1],
+        known=values[2],
+    )
 
 
 def _values(grid, cells, columns):
@@ -219,48 +291,73 @@ def _values(grid, cells, columns):
     return np.where(is_integer, integers, edges), is_integer | is_lattice
 
 
-def _rings_or_parts(kinds, is_open_lo, is_lattice, low, high, known):
+def _width_of_parts(low, high):
+    """Return the width of parts between two values, or 1 where they are one value."""
+    width = (high - low) / _N_PARTS
+    return np.where(width > 0, width, 1.0)
+
+
+def _next_decade(scale):
+    """Return the power of ten next to twice the scale, or above it."""
+    twice = np.maximum(np.minimum(2 * scale, 1e300), 1e-300)
+    return 10.0 ** np.ceil(np.log10(twice))
+
+
+def _rings_or_parts(ends, kinds, is_open_lo, share):
     """Return ascending values in each node, and the weights between them, even in the value."""
     is_between = kinds == _BOTH_CLOSED
-    end, direction = np.where(is_open_lo, high, low), np.where(is_open_lo, -1.0, 1.0)
-    size, distance = np.abs(end), np.abs(end - known)
+    end = np.where(is_open_lo, ends.high, ends.low)
+    direction = np.where(is_open_lo, -1.0, 1.0)
+    size = np.abs(end)
+    distance = np.abs(end - ends.known)
     shapes = np.where(is_between, _BETWEEN, np.where(distance > 0, _AROUND_TWO, _AROUND_ONE))
     scale = np.where(distance > 0, distance, size)
-    scale = np.where(is_between, (high - low) / _N_PARTS, scale)
     scale = np.where(scale > 0, scale, 1.0)
-    refined = 2 * np.where(is_between, scale, np.maximum(scale, size))
-    next_decade = 10.0 ** np.ceil(np.log10(np.maximum(np.minimum(refined, 1e300), 1e-300)))
-    end, scale, direction = end[:, None], (scale * direction)[:, None], direction[:, None]
-    towards_zero = next_decade[:, None] * _TOWARDS_ZERO
+    scale = np.where(is_between, _width_of_parts(ends.low, ends.high), scale)
+    next_decade = _next_decade(np.where(is_between, scale, np.maximum(scale, size)))
 
-    is_even = is_lattice & is_between
+    is_even = ends.is_lattice & is_between
     shapes = np.where(is_even, _BETWEEN_ON_A_LATTICE, shapes)
-    towards_zero = np.where(is_even[:, None], end, towards_zero)
+    values = end[:, None] + (scale * direction)[:, None] * _SHAPE_ENDS[shapes]
+    up_to = _SHAPE_WEIGHTS[shapes]
 
-    values = np.concatenate((end + scale * _SHAPE_ENDS[shapes], towards_zero), axis=1)
-    outwards, up_to = (towards_zero - end) / scale, np.empty_like(towards_zero)
+    near_zero = _TOWARDS_ZERO[-1] * next_decade
+    if ((ends.low < near_zero) & (ends.high > -near_zero) & ~is_even).any():
+        towards_zero = next_decade[:, None] * _TOWARDS_ZERO
+        towards_zero = np.where(is_even[:, None], end[:, None], towards_zero)
+        outwards = (towards_zero - end[:, None]) / (scale * direction)[:, None]
+        up_to = np.concatenate((up_to, _weights_up_to(outwards, shapes)), axis=1)
+        values = np.concatenate((values, towards_zero), axis=1)
+
+    up_to *= direction[:, None]
+    values.sort(axis=1)
+    up_to.sort(axis=1)  # it ascends with the value
+    return _Scale(values, up_to[:, 1:] - up_to[:, :-1], share)
+
+
+def _weights_up_to(outwards, shapes):
+    """Return the weight of each node's shape up to its row of `outwards`, multiples of its scale."""
+    up_to = np.empty_like(outwards)
     for shape, ends_and_weights in enumerate(_SHAPES):
         rows = shapes == shape
         up_to[rows] = np.interp(outwards[rows], *ends_and_weights)
-    up_to = np.concatenate((_SHAPE_WEIGHTS[shapes], up_to), axis=1) * direction
-    values.sort(axis=1)
-    up_to.sort(axis=1)  # it ascends with the value
-    return values, up_to[:, 1:] - up_to[:, :-1]
+    return up_to
 
 
-def _point_shares(kinds, is_bound, is_released, is_lattice, is_integer):
+def _point_shares(ends, n_landmarks):
     """Return the shares of the landmarks and of the two ends of each node, (n_nodes, n_points)."""
-    at_bound = is_bound.any(axis=0)
-    times = np.where(is_lattice, _TIMES_ON_A_LATTICE, 1.0)
+    kinds = ends.kinds
+    times = np.where(ends.is_lattice, _TIMES_ON_A_LATTICE, 1.0)
     without_bounds = times * _LANDMARK_SHARES[kinds]
+    at_bound = ends.is_bound.any(axis=0)
     of_landmarks = np.where(at_bound, _LANDMARK_SHARE_AT_BOUNDS, without_bounds)
 
-    of_released = np.where(is_integer, _INTEGER_END_SHARES[kinds], _END_SHARES[kinds])
-    of_ends = np.where(is_bound, _BOUND_SHARE, of_released * is_released)
-    return np.concatenate((of_landmarks[:, None] / (1 + _LANDMARKS), of_ends.T), axis=1)
+    of_released = np.where(ends.is_integer, _INTEGER_END_SHARES[kinds], _END_SHARES[kinds])
+    of_ends = np.where(ends.is_bound, _BOUND_SHARE, of_released * ends.is_released)
+    return np.concatenate((of_landmarks[:, None] / (1 + _LANDMARKS[:n_landmarks]), of_ends.T), axis=1)
 
 
-def _steps(before, weights, share):
+def _rises(before, weights, share):
     """Return by how much the density rises at each end of adjacent segments.
 
     The segments that have cells have `share` together, in proportion to their `weights`.
@@ -271,7 +368,7 @@ def _steps(before, weights, share):
     total = np.where(total > 1e-290, total, 1.0)  # the quotient must not overflow
     shares = weights * (share / total)[:, None]
     densities = shares / np.maximum(measures, 1)
-    steps = np.zeros(before.shape)
-    steps[:, :-1] = densities
-    steps[:, 1:] -= densities
-    return steps
+    rises = np.zeros(before.shape)
+    rises[:, :-1] = densities
+    rises[:, 1:] -= densities
+    return rises
