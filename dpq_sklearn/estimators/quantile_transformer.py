@@ -129,10 +129,10 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     def _set_values(self, released):
         request = released.plan.request
-        knots = list(map(knot_values, released.values, request.bounds))
+        knots = knot_values(np.array(released.values), np.array(request.bounds))
 
         self.references_ = knot_references(np.array(request.probabilities[0]))
-        self.quantiles_ = np.column_stack(knots)
+        self.quantiles_ = np.ascontiguousarray(knots.T)
         self.rank_error_ = np.column_stack(rank_deviations(released.plan))
 
     def _private_values(self):
@@ -228,28 +228,34 @@ def knot_references(probabilities):
 
 
 def knot_values(values, bounds):
-    """Return the values of the knots of one feature, from its private quantiles and bounds.
+    """Return the values of the knots of features, from their private quantiles and bounds.
 
-    Beyond the last quantile the mass halves every `gap`, the distance of the last two: the
-    exponential tail that they describe. A bound at distance L cuts the exponential off: a share s
-    of the tail lies beyond ``-gap log2(s + (1 - s) 2^(-L / gap))``. A bound that is far away
-    changes nothing, and an infinite one is none.
+    `values` is (n_features, n_quantiles), `bounds` (n_features, 2), and the result has a row for
+    each feature. Beyond the last quantile the mass halves every `gap`, the distance of the last
+    two: the exponential tail that they describe. A bound at distance L cuts the exponential off: a
+    share s of the tail lies beyond ``-gap log2(s + (1 - s) 2^(-L / gap))``. A bound that is far
+    away changes nothing, and an infinite one is none.
     """
-    low, high = bounds
-    mean_gap = (values[-1] - values[0]) / (values.size - 1)
+    low, high = bounds[:, :1], bounds[:, 1:]
+    first, last = values[:, :1], values[:, -1:]
+    mean_gap = (last - first) / (values.shape[1] - 1)
 
-    below = _tail_distances(values[1] - values[0], values[0] - low, mean_gap)
-    above = _tail_distances(values[-1] - values[-2], high - values[-1], mean_gap)
-    knots = np.concatenate((values[0] - below[::-1], values, values[-1] + above))
-    return np.maximum.accumulate(np.clip(knots, low, high))
+    below = _tail_distances(values[:, 1:2] - first, first - low, mean_gap)
+    above = _tail_distances(last - values[:, -2:-1], high - last, mean_gap)
+    knots = np.concatenate((first - below[:, ::-1], values, last + above), axis=1)
+    return np.maximum.accumulate(np.clip(knots, low, high), axis=1)
 
 
 def _tail_distances(gap, length, mean_gap):
-    """Return how far beyond the last quantile 1/2, 1/4, ... of the tail and its end lie."""
-    if gap == 0:  # an atom at the end holds the tail, but a bound beyond it says that there is more
-        end = min(length, (TAIL_KNOTS + 1) * mean_gap) if np.isfinite(length) else 0.0
-        return np.append(np.zeros(TAIL_KNOTS), end)
+    """Return how far beyond the last quantile 1/2, 1/4, ... of the tail and its end lie.
+
+    The arguments have one column, and the result one for each distance.
+    """
+    # An atom at the end holds the tail, but a bound beyond it says that there is more.
+    beyond_an_atom = np.where(np.isfinite(length), mean_gap, 0.0)
+    end = np.minimum(length, (TAIL_KNOTS + 1) * np.where(gap > 0, gap, beyond_an_atom))
 
     shares = 0.5 ** np.arange(1, TAIL_KNOTS + 1)
-    distances = -gap * np.log2(shares + (1 - shares) * np.exp2(-length / gap))
-    return np.append(distances, min(length, (TAIL_KNOTS + 1) * gap))
+    gaps_to_bound = np.divide(length, gap, out=np.full_like(gap, np.inf), where=gap > 0)
+    distances = -gap * np.log2(shares + (1 - shares) * np.exp2(-gaps_to_bound))
+    return np.concatenate((distances, end), axis=1)
