@@ -27,6 +27,7 @@ READING_ORDER = [
     "engine.buckets",
     "engine.rows_by_bucket",
     "engine.selected_ranks",
+    "engine.windowed_ranks",
     "engine.exponential",
     "engine.pairs",
     "accounting.budgets",

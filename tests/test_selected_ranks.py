@@ -283,6 +283,7 @@ def test_selection_is_for_many_rows_of_which_few_are_looked_at(
     is_fast, n_rows, reach, is_selected, monkeypatch
 ):
     monkeypatch.setattr(selected_ranks, "sorting_is_fast", lambda: is_fast)
-    ranks = sources.Table(np.arange(n_rows)).read(make_grid([(-INF, INF)])).ranks
-    near = ranks.near(np.array([0]), np.array([0.5]), np.array([reach]))
+    X = np.column_stack([np.arange(n_rows)] * 2)
+    ranks = sources.Table(X).read(make_grid([(-INF, INF)] * 2)).ranks
+    near = ranks.near(np.array([0, 1]), np.full(2, 0.5), np.full(2, reach))
     assert isinstance(near, selected_ranks.SelectedRanks if is_selected else SortedRanks)

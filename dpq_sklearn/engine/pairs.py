@@ -331,4 +331,3 @@ def weights_of_upper_runs(scores, runs, errors, pairs, lower):
 def chances_to_keep(least_scores, scores):
     """Return weight / bound for pairs of places from pairs of runs with these least scores."""
     return (np.exp(-scores) + PAIR_FLOOR) / (np.exp(-least_scores) + PAIR_FLOOR)
-

@@ -5,8 +5,8 @@ weight of a cell is spread evenly over its positions, so a record adds to all ra
 climbs by at most one record inside its cell, whatever the ties. Ranks are exact integers in *rank
 ticks*: ``positions_per_cell`` ticks are one unit of weight.
 
-Mechanisms see data through `Ranks` only: `sorted_ranks`, `weighted_ranks` and `selected_ranks` have
-the kinds of them.
+Mechanisms see data through `Ranks` only. The kinds of them are in `sorted_ranks`, `weighted_ranks`,
+`selected_ranks` and `windowed_ranks`.
 """
 
 from typing import Protocol

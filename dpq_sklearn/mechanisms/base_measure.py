@@ -336,7 +336,7 @@ def _rings_or_parts(ends, kinds, is_open_lo, share):
 
 
 def _weights_up_to(outwards, shapes):
-    """Return the weight of each node's shape up to its row of `outwards`, multiples of its scale."""
+    """Return the weight of each node's shape up to some multiples of its scale, a row for each."""
     up_to = np.empty_like(outwards)
     for shape, ends_and_weights in enumerate(_SHAPES):
         rows = shapes == shape
@@ -354,7 +354,9 @@ def _point_shares(ends, n_landmarks):
 
     of_released = np.where(ends.is_integer, _INTEGER_END_SHARES[kinds], _END_SHARES[kinds])
     of_ends = np.where(ends.is_bound, _BOUND_SHARE, of_released * ends.is_released)
-    return np.concatenate((of_landmarks[:, None] / (1 + _LANDMARKS[:n_landmarks]), of_ends.T), axis=1)
+    return np.concatenate(
+        (of_landmarks[:, None] / (1 + _LANDMARKS[:n_landmarks]), of_ends.T), axis=1
+    )
 
 
 def _rises(before, weights, share):

@@ -17,9 +17,11 @@ from dpq_sklearn.engine.selected_ranks import (
     SelectedRanks,
     Selection,
     SharedRecords,
+    sorting_is_fast,
 )
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
+from dpq_sklearn.engine.windowed_ranks import LongColumnRanks
 from dpq_sklearn.reading.containers import (
     fill_columns,
     read_matrix,
@@ -90,19 +92,23 @@ class Table:
         if n_rows < SELECTED_ROWS:
             return sort()
 
-        @cache
-        def select():
-            run = partial(in_threads, n_jobs=self.n_jobs)
-            return Selection(X, grid=grid, weights=weights, in_threads=run)
+        run = partial(in_threads, n_jobs=self.n_jobs)
+        options = {
+            "grid": grid,
+            "weights": weights,
+            "select": cache(lambda: Selection(X, grid=grid, weights=weights, in_threads=run)),
+            "sort": sort,
+        }
+        if n_columns > 1 or self.groups is not None:
+            return SelectedRanks(columns=np.arange(n_columns), n_rows=n_rows, **options)
 
-        return SelectedRanks(
-            grid=grid,
-            columns=np.arange(n_columns),
-            n_rows=n_rows,
-            weights=weights,
-            select=select,
-            sort=sort,
-        )
+        def rank_some(rows):
+            rows = rows[:, None]
+            if rows.size < SELECTED_ROWS or sorting_is_fast():
+                return self._sorted(rows, grid)
+            return self._ranks(rows, grid, weights, sort=None)
+
+        return LongColumnRanks(X[:, 0], rank_some=rank_some, in_threads=run, **options)
 
     def _sorted(self, X, grid):
         """Return the ranks of rows that are records."""
