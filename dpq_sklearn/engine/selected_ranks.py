@@ -65,7 +65,8 @@ class SelectedRanks:
 
     def near(self, columns, probabilities, reach):
         """Return ranks that are quick near these quantiles, as `Ranks` promises."""
-        share = np.minimum(2 * reach / self._n_rows, 1.0).sum() / self._columns.size
+        n_records = self._weights.n_records(self._n_rows)
+        share = np.minimum(2 * reach / n_records, 1.0).sum() / self._columns.size
         if not self._weights.are_selected(self._n_rows, share):
             return self._sort().of_columns(self._columns)
 
@@ -320,6 +321,10 @@ def sorting_is_fast():
 class EachARecord:
     """The weights of rows that are records."""
 
+    def n_records(self, n_rows):
+        """Return how many records so many rows are."""
+        return n_rows
+
     def are_selected(self, n_rows, share):
         """Return whether selection is faster than sorting, if so large a share is looked at."""
         if sorting_is_fast():
@@ -342,27 +347,31 @@ class SharedRecords:
     """The weights of rows that share records: (n_rows,)."""
 
     def __init__(self, weights):
-        self._weights = weights
+        # Sums of them are whole numbers below 2^53, which floats hold exactly.
+        self._weights = weights.astype(np.float64)
+
+    def n_records(self, n_rows):
+        """Return how many records so many rows are: all of them."""
+        return self._weights.sum() / RECORD_WEIGHT
 
     def are_selected(self, n_rows, share):
         """Return whether selection is faster than sorting, if so large a share is looked at."""
         if sorting_is_fast():
-            return n_rows >= 200_000 and share <= 0.1
+            return n_rows >= 200_000 and share <= 0.2
         return n_rows >= 20_000 and share <= 0.8
 
     def in_groups(self, groups, rows, n_groups):
         """Return the weight of each of so many groups; `groups` are those of the rows."""
-        # Sums of weights are whole numbers below 2^53, which floats hold exactly.
         return np.bincount(groups, self._weights[rows], n_groups).astype(np.int64)
 
     def merged(self, addresses, rows):
         """Return distinct ascending addresses, and the weight of the rows at each of them."""
-        return _merged_pairs(addresses, self._weights[rows])
+        return _merged_pairs(addresses, self._weights[rows].astype(np.int64))
 
 
 def _merged_pairs(addresses, weights):
     """Return distinct ascending addresses, and the sums of their weights."""
-    order = np.argsort(addresses, kind="stable")
+    order = np.argsort(addresses)  # sums are exact, so equal ones may come in any order
     addresses = addresses[order]
     starts = _starts_of_runs(addresses)
     return addresses[starts], np.add.reduceat(weights[order], starts)

@@ -52,7 +52,7 @@ def weights_of_rows(groups):
         raise TypeError("groups must hold hashable labels, such as numbers or strings.")
     n_rows_of = np.bincount(codes)
     share, left_over = np.divmod(RECORD_WEIGHT, np.maximum(n_rows_of, 1))
-    weights = share[codes]
+    weights = share.take(codes)
     last_row_of = np.zeros_like(n_rows_of)
     last_row_of[codes] = np.arange(codes.size)
     have_few = np.flatnonzero((n_rows_of <= _FEW_ROWS) & (left_over > 0))

@@ -63,7 +63,8 @@ def people_of(labels):
     if codes.shape != (len(labels),):
         raise ValueError("an array has another shape than its container")
     codes = _small(codes)
-    codes[is_missing] = codes.max(initial=-1) + 1 + np.arange(np.count_nonzero(is_missing))
+    if is_missing.any():
+        codes[is_missing] = codes.max() + 1 + np.arange(np.count_nonzero(is_missing))
     return codes
 
 

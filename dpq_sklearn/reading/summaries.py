@@ -78,10 +78,14 @@ def sorted_by_cell(values, weights, grid, column):
     first = grid.first[column]
     packed = np.empty(values.size, dtype=np.int64)
     for piece in blocks_of_rows(values.size, _VALUES_AT_ONCE):
-        cells = grid.cells_of(values[piece], column) - first
-        cells_and_weights = (cells << _WEIGHT_BITS) | weights[piece]
-        is_nothing = np.isnan(values[piece]) | (weights[piece] == 0)
-        packed[piece] = np.where(is_nothing, 0, cells_and_weights)
+        cells = grid.cells_of(values[piece], column)
+        cells -= first
+        cells <<= _WEIGHT_BITS
+        np.bitwise_or(cells, weights[piece], out=packed[piece])
+        is_nothing = np.isnan(values[piece])
+        is_nothing |= weights[piece] == 0
+        if is_nothing.any():
+            packed[piece][is_nothing] = 0
 
     packed.sort()
     weights = packed & (2**_WEIGHT_BITS - 1)
