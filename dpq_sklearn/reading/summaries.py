@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.engine.selected_ranks import sorting_is_fast
 from dpq_sklearn.reading.threads import blocks_of_rows
 
 # Without bounds a cell is about 2^-17 of its value, five digits.
@@ -19,6 +20,7 @@ SUMMARY_RESOLUTION = 24
 
 # A table of weights is used instead of sorting if it is at most so many times as long as its input.
 _TABLE_PER_ENTRY = 8
+_TABLE_PER_ENTRY_IF_SORTING_IS_SLOW = 32
 # A builder keeps a table of all cells from the time on that 1/32 of them are occupied, unless the
 # table would take more than 512 MB.
 _OCCUPIED_SHARE_OF_TABLE = 32
@@ -49,24 +51,52 @@ EMPTY_SUMMARY = Summary(_NO_CELLS, _NO_CELLS)
 
 def summarize(values, grid, column, weights=None):
     """Return the summary of a float64 column without its NaN; `weights` None is a record each."""
+    pieces = list(_cells_in_pieces(values, weights, grid, column))
+    cells = np.concatenate([*(cells for cells, _ in pieces), _NO_CELLS])
     if weights is not None:
-        cells, weights = sorted_by_cell(values, weights, grid, column)
-        has_weight = weights > 0
-        return _summary_of_runs(cells[has_weight], weights[has_weight])
-
-    pieces = [cells for cells, _ in _cells_in_pieces(values, None, grid, column)]
-    cells = np.concatenate([*pieces, _NO_CELLS])
+        weights = np.concatenate([*(of_cells for _, of_cells in pieces), _NO_CELLS])
     if cells.size == 0:
         return EMPTY_SUMMARY
 
     first = int(cells.min())
-    last = int(cells.max())
-    if last - first < _TABLE_PER_ENTRY * cells.size:
-        cells -= first
-        counted = _summary_of_table(np.bincount(cells), first)
+    n_cells = int(cells.max()) + 1 - first
+    cells -= first
+    if n_cells <= _table_per_entry() * cells.size:
+        counted = _summary_of_table(_weights_of_cells(cells, weights), first)
+    elif weights is None:
+        cells, counts = np.unique(cells, return_counts=True)
+        counted = Summary(cells + first, counts)
     else:
-        counted = Summary(*np.unique(cells, return_counts=True))
-    return Summary(counted.cells, counted.weights * RECORD_WEIGHT)
+        cells, weights = _sorted_pairs(cells, weights)
+        has_weight = weights > 0
+        counted = _summary_of_runs(cells[has_weight] + first, weights[has_weight])
+
+    return (
+        counted if weights is not None else Summary(counted.cells, counted.weights * RECORD_WEIGHT)
+    )
+
+
+def _table_per_entry():
+    return _TABLE_PER_ENTRY if sorting_is_fast() else _TABLE_PER_ENTRY_IF_SORTING_IS_SLOW
+
+
+def _weights_of_cells(cells, weights):
+    """Return the weight of each cell from 0 on; without weights each row is a record."""
+    if weights is None:
+        return np.bincount(cells) * RECORD_WEIGHT
+    # Sums of weights are whole numbers below 2^53, which floats hold exactly.
+    return np.bincount(cells, weights).astype(np.int64)
+
+
+def _sorted_pairs(cells, weights):
+    """Return cells from 0 on, ascending, and their weights in this order; overwrites the cells."""
+    # Cell and weight in one number, which is sorted several times as fast as a pair.
+    cells <<= _WEIGHT_BITS
+    cells |= weights
+    cells.sort()
+    weights = cells & (2**_WEIGHT_BITS - 1)
+    cells >>= _WEIGHT_BITS
+    return cells, weights
 
 
 def sorted_by_cell(values, weights, grid, column):
@@ -74,24 +104,20 @@ def sorted_by_cell(values, weights, grid, column):
 
     NaN weigh nothing, in the first cell, and so do rows whose weight is 0.
     """
-    # Cell and weight in one number, which is sorted several times as fast as a pair.
     first = grid.first[column]
-    packed = np.empty(values.size, dtype=np.int64)
+    cells = np.empty(values.size, dtype=np.int64)
+    of_rows = weights.copy()
     for piece in blocks_of_rows(values.size, _VALUES_AT_ONCE):
-        cells = grid.cells_of(values[piece], column)
-        cells -= first
-        cells <<= _WEIGHT_BITS
-        np.bitwise_or(cells, weights[piece], out=packed[piece])
+        np.subtract(grid.cells_of(values[piece], column), first, out=cells[piece])
         is_nothing = np.isnan(values[piece])
         is_nothing |= weights[piece] == 0
         if is_nothing.any():
-            packed[piece][is_nothing] = 0
+            cells[piece][is_nothing] = 0
+            of_rows[piece][is_nothing] = 0
 
-    packed.sort()
-    weights = packed & (2**_WEIGHT_BITS - 1)
-    packed >>= _WEIGHT_BITS
-    packed += first
-    return packed, weights
+    cells, of_rows = _sorted_pairs(cells, of_rows)
+    cells += first
+    return cells, of_rows
 
 
 def merge(*summaries):
@@ -102,7 +128,7 @@ def merge(*summaries):
 
     first = min(int(summary.cells[0]) for summary in summaries)
     width = max(int(summary.cells[-1]) for summary in summaries) + 1 - first
-    if width <= _TABLE_PER_ENTRY * sum(summary.cells.size for summary in summaries):
+    if width <= _table_per_entry() * sum(summary.cells.size for summary in summaries):
         table = np.zeros(width, dtype=np.int64)
         for summary in summaries:
             table[summary.cells - first] += summary.weights  # distinct cells: nothing gets lost
