@@ -62,21 +62,18 @@ def summarize(values, grid, column, weights=None):
     n_cells = int(cells.max()) + 1 - first
     cells -= first
     if n_cells <= _table_per_entry() * cells.size:
-        counted = _summary_of_table(_weights_of_cells(cells, weights), first)
-    elif weights is None:
+        return _summary_of_table(_weights_of_cells(cells, weights), first)
+    if weights is None:
         cells, counts = np.unique(cells, return_counts=True)
-        counted = Summary(cells + first, counts)
-    else:
-        cells, weights = _sorted_pairs(cells, weights)
-        has_weight = weights > 0
-        counted = _summary_of_runs(cells[has_weight] + first, weights[has_weight])
+        return Summary(cells + first, counts * RECORD_WEIGHT)
 
-    return (
-        counted if weights is not None else Summary(counted.cells, counted.weights * RECORD_WEIGHT)
-    )
+    cells, weights = _sorted_pairs(cells, weights)
+    has_weight = weights > 0
+    return _summary_of_runs(cells[has_weight] + first, weights[has_weight])
 
 
 def _table_per_entry():
+    """Return how many times as long as its input a table may be."""
     return _TABLE_PER_ENTRY if sorting_is_fast() else _TABLE_PER_ENTRY_IF_SORTING_IS_SLOW
 
 
