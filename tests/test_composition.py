@@ -319,7 +319,9 @@ def test_too_many_draws_get_the_pure_split():
     assert largest_scale((1.0,) * n_draws, 1.0, 1e-6) == pytest.approx(1 / n_draws)
 
 
-@pytest.mark.parametrize("step", [0.1, 0.03, 0.01])
+@pytest.mark.parametrize(
+    "step", [*(pytest.param(step, marks=pytest.mark.slow) for step in (0.1, 0.01)), 0.03]
+)
 @pytest.mark.parametrize("eps", [0.013, 0.2, 1.0])
 def test_curve_before_a_draw_is_just_above_what_an_adversary_makes_of_it(step, eps):
     log_x = step * np.arange(-200, 201)

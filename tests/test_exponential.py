@@ -297,8 +297,9 @@ def test_shares_get_improbable_outcomes_right(seed):
     for row in range(3):
         ends = [Fraction(0), *map(Fraction, shares[row].tolist())]
         exact = [Fraction(weights[row, index]) for index in order[row]]
+        total = sum(exact)
         for (before, after), weight in zip(itertools.pairwise(ends), exact, strict=True):
-            assert abs((after - before) * sum(exact) / weight - 1) < 2800 * 2.0**-53
+            assert abs((after - before) * total / weight - 1) < 2800 * 2.0**-53
 
 
 def test_equal_weights_have_the_largest_error_of_shares():

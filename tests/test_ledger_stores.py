@@ -237,7 +237,7 @@ def random_losses(n, seed):
         yield PrivacyLoss(eps, delta, eps**2 * draws.uniform(0.01, 0.5), pure_eps=pure_eps)
 
 
-@pytest.mark.parametrize("n", [30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_totals_are_the_same_in_all_stores(server, tmp_path, n):
     places = [None, tmp_path / "budget.sqlite", server.new_ledger()]
     ledgers = [PrivacyLedger(place) for place in places]
