@@ -75,7 +75,7 @@ def test_a_fit_rounds_within_a_tenth_of_its_noise(n_rows):
     x = np.random.default_rng(0).lognormal(3, 2, (n_rows, 1))
     fitted = DPKBinsDiscretizer(5, eps=1.0, random_state=0).fit(x)
     inner = fitted.bin_edges_[0][1:-1]
-    assert 3 <= max(map(n_digits, inner)) <= 4 + np.log10(n_rows / 1_000)
+    assert 3 <= max(map(n_digits, inner)) <= 5 + np.log10(n_rows / 1_000)
 
     # The next number of as many digits is within a fifth of the noise, in rows.
     steps = [10.0 ** np.floor(np.log10(edge) + 1 - n_digits(edge)) for edge in inner]

@@ -62,13 +62,14 @@ class Windows(NamedTuple):
         if probabilities.size > _MOST_WINDOWS or len(column) < _FEWEST_ROWS:
             return None
 
-        sample = column[:: -(-len(column) // _SAMPLED_ROWS)].astype(np.float64)
+        every = -(-len(column) // _SAMPLED_ROWS)
+        sample = column[::every].astype(np.float64)
         sample = sample[~np.isnan(sample)]
         if sample.size == 0:
             return None
 
         deviations = np.sqrt(probabilities * (1 - probabilities) / sample.size)
-        beside = _DEVIATIONS * deviations + reach / len(column)
+        beside = _DEVIATIONS * deviations + reach / (every * sample.size)
         ends = np.clip((probabilities - beside, probabilities + beside), 0.0, 1.0)
         ranks = np.rint(ends * (sample.size - 1)).astype(np.int64)
         sample.partition(np.unique(ranks))

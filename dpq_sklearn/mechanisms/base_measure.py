@@ -131,7 +131,9 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released, guesses=No
     upper ends whether they are the end of the scale, or released. An end that is neither is a
     bound. `guesses` are what priors say about the nodes.
 
-    What none of the nodes has is left out: so nodes that are alike have few segments.
+    What none of the nodes has is left out: so nodes that are alike have few segments. Whatever
+    nodes stand beside it, the densities of a node are the same but for their last bits. The
+    accounts ask for that: no column may look at another.
     """
     ends = _ends(grid, columns, np.array((lo, hi, beyond)), is_open, is_released)
     scales = _scales(ends)
@@ -161,7 +163,7 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released, guesses=No
     point_shares = _point_shares(ends, landmarks.shape[1])
     point_shares[(points < lo) | (points > hi)] = 0.0
     of_points = point_shares / np.maximum(behind_points - before_points, 1)
-    rest = 1 - point_shares.sum(axis=1)
+    rest = 1 - _sums(point_shares)[:, 0]
     rises = [
         _rises(before_scale, scale.weights, rest * scale.share)
         for before_scale, scale in zip(before_scales, scales, strict=True)
@@ -184,8 +186,13 @@ def _mixture(cuts, before, rises, plain_share):
 
     densities *= 1 - plain_share
     densities += plain_share / (before[:, -1:] - before[:, :1])
-    densities /= (densities * (before[:, 1:] - before[:, :-1])).sum(axis=1, keepdims=True)
+    densities /= _sums(densities * (before[:, 1:] - before[:, :-1]))
     return StepMeasure(cuts=cuts, before=before, densities=densities)
+
+
+def _sums(array):
+    """Return the sum of each row, in a column; zeros in it, however many, change no bit of it."""
+    return array.cumsum(axis=1)[:, -1:]
 
 
 def _side_by_side(array, widths):
@@ -197,8 +204,8 @@ def _side_by_side(array, widths):
 def have_few_segments(grid, columns, lo, hi, is_released):
     """Return which nodes have nothing but parts of equal width, and points at both ends."""
     (low, high), _ = _values(grid, np.array((lo, hi)), columns)
-    near_zero = _TOWARDS_ZERO[-1] * _next_decade(_width_of_parts(low, high))
-    is_cut = (low < near_zero) & (high > -near_zero) & ~grid.is_lattice[columns]
+    is_cut = _is_near_zero(low, high, _next_decade(_width_of_parts(low, high)))
+    is_cut &= ~grid.is_lattice[columns]
     has_landmark = _has_landmark(_landmark_cells(grid)[columns], lo[:, None], hi[:, None])
     return is_released.all(axis=0) & ~is_cut & ~has_landmark
 
@@ -242,7 +249,7 @@ def _ring_densities(before, weights):
     begins, ends = np.split(before, 2, axis=1)
     measures = ends - begins
     weights = np.where(measures > 0, weights, 0.0)
-    total = weights.sum(axis=1, keepdims=True)
+    total = _sums(weights)
     return weights / np.where(total > 1e-290, total, np.inf) / np.maximum(measures, 1)
 
 
@@ -303,6 +310,12 @@ def _next_decade(scale):
     return 10.0 ** np.ceil(np.log10(twice))
 
 
+def _is_near_zero(low, high, next_decade):
+    """Return which nodes have some of what cuts towards zero cut."""
+    reach = _TOWARDS_ZERO[-1] * next_decade
+    return (low < reach) & (high > -reach)
+
+
 def _rings_or_parts(ends, kinds, is_open_lo, share):
     """Return ascending values in each node, and the weights between them, even in the value."""
     is_between = kinds == _BOTH_CLOSED
@@ -321,10 +334,10 @@ def _rings_or_parts(ends, kinds, is_open_lo, share):
     values = end[:, None] + (scale * direction)[:, None] * _SHAPE_ENDS[shapes]
     up_to = _SHAPE_WEIGHTS[shapes]
 
-    near_zero = _TOWARDS_ZERO[-1] * next_decade
-    if ((ends.low < near_zero) & (ends.high > -near_zero) & ~is_even).any():
+    is_cut = _is_near_zero(ends.low, ends.high, next_decade) & ~is_even
+    if is_cut.any():
         towards_zero = next_decade[:, None] * _TOWARDS_ZERO
-        towards_zero = np.where(is_even[:, None], end[:, None], towards_zero)
+        towards_zero = np.where(is_cut[:, None], towards_zero, end[:, None])
         outwards = (towards_zero - end[:, None]) / (scale * direction)[:, None]
         up_to = np.concatenate((up_to, _weights_up_to(outwards, shapes)), axis=1)
         values = np.concatenate((values, towards_zero), axis=1)
@@ -366,11 +379,18 @@ def _rises(before, weights, share):
     """
     measures = before[:, 1:] - before[:, :-1]
     weights = np.where(measures > 0, weights, 0.0)
-    total = weights.sum(axis=1)
+    total = _sums(weights)
     total = np.where(total > 1e-290, total, 1.0)  # the quotient must not overflow
-    shares = weights * (share / total)[:, None]
+    shares = weights * (share[:, None] / total)
     densities = shares / np.maximum(measures, 1)
-    rises = np.zeros(before.shape)
-    rises[:, :-1] = densities
-    rises[:, 1:] -= densities
+
+    # A segment without cells goes on as the one before: so it adds nothing, not even a rounding.
+    last_with_cells = np.maximum.accumulate(
+        np.where(measures > 0, np.arange(measures.shape[1]), 0), axis=1
+    )
+    densities = taken_by_node(densities, last_with_cells)
+    rises = np.empty(before.shape)
+    rises[:, 0] = densities[:, 0]
+    rises[:, 1:-1] = densities[:, 1:] - densities[:, :-1]
+    rises[:, -1] = -densities[:, -1]
     return rises
