@@ -103,7 +103,7 @@ def test_measure_of_a_node_depends_on_its_own_cells_alone():
 
 
 def test_rings_that_a_bound_cuts_off_do_not_depend_on_nodes_of_other_columns():
-    """The ring at the bound 220 would be cut at 200, outside of the node, for the node beside it."""
+    """The ring at the bound 220 would be cut at 200, outside of its node, for the other one."""
     grid = make_grid([(220.0, INF), (-INF, INF)])
     column = np.array([0, 1])
     lo = np.array([grid.first[0], grid.cells_of(-10.0, 1)])
