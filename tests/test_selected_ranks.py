@@ -249,16 +249,21 @@ def test_releases_are_those_from_sorted_rows_bit_by_bit(name, largest_share, mon
         assert found[0].tobytes() == expected[0].tobytes() and found[1] == expected[1]
 
 
+def quantiles_of(x, *sets_of_quantiles):
+    """Released quantiles of a column for each of the sets, with little and much eps and bounds."""
+    return [
+        dp_quantiles(x, q, eps=eps, bounds=bounds, random_state=1)
+        for q in sets_of_quantiles
+        for eps in (0.1, 10.0)
+        for bounds in (None, (-1.0, 40.0))
+    ]
+
+
 @pytest.mark.filterwarnings("ignore")
 @with_table
 def test_quantiles_of_a_column_are_those_from_sorted_rows_bit_by_bit(x, monkeypatch):
     def values():
-        return [
-            dp_quantiles(x, q, eps=eps, bounds=bounds, random_state=1)
-            for q in ([0.5], [0.1, 0.25, 0.9])
-            for eps in (0.1, 10.0)
-            for bounds in (None, (-1.0, 40.0))
-        ] + [sanitize(x, 31, random_state=2)]
+        return [*quantiles_of(x, [0.5], [0.1, 0.25, 0.9]), sanitize(x, 31, random_state=2)]
 
     monkeypatch.setattr(sources, "SELECTED_ROWS", N + 1)
     expected = values()

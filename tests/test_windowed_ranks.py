@@ -3,14 +3,20 @@
 import numpy as np
 import pytest
 
-from dpq_sklearn import dp_quantiles
 from dpq_sklearn.engine import selected_ranks, windowed_ranks
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.engine.windowed_ranks import WindowedRanks, Windows
 from dpq_sklearn.reading import sources
-from tests.test_selected_ranks import BOUNDS, in_turn, naive_answers, select_all, with_table
+from tests.test_selected_ranks import (
+    BOUNDS,
+    in_turn,
+    naive_answers,
+    quantiles_of,
+    select_all,
+    with_table,
+)
 
 # Overflows are as quiet as in a release.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -125,12 +131,7 @@ def test_windows_hold_all_rows_of_their_cells_and_each_row_once(x):
 @with_table
 def test_quantiles_of_a_long_column_are_those_from_sorted_rows_bit_by_bit(x, monkeypatch):
     def values():
-        return [
-            dp_quantiles(x, q, eps=eps, bounds=bounds, random_state=1)
-            for q in ([0.5], [0.3, 0.6], [0.1, 0.25, 0.5, 0.9])
-            for eps in (0.1, 10.0)
-            for bounds in (None, (-1.0, 40.0))
-        ]
+        return quantiles_of(x, [0.5], [0.3, 0.6], [0.1, 0.25, 0.5, 0.9])
 
     monkeypatch.setattr(sources, "SELECTED_ROWS", x.size + 1)
     expected = values()

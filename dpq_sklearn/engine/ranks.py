@@ -52,6 +52,15 @@ class Ranks(Protocol):
         """
 
 
+def sums_of_weights(numbers, weights, n_numbers=0):
+    """Return the weight of all rows that have the number 0, then 1, 2, ...: whole numbers.
+
+    There are `n_numbers` of them or as many as occur. Without weights (None) each row counts 1.
+    """
+    # Sums of weights are below 2^53: floats, which NumPy adds up, hold them exactly.
+    return np.bincount(numbers, weights, n_numbers).astype(np.int64, copy=False)
+
+
 def checked_totals(total_weights):
     """Return the total weights of columns, or raise if ranks would not fit into 64 bits."""
     if np.any(total_weights >= MOST_RECORDS * RECORD_WEIGHT):

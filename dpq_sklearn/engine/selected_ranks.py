@@ -15,7 +15,12 @@ from functools import cache, cached_property
 import numpy as np
 
 from dpq_sklearn.engine.buckets import Buckets
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, checked_totals, first_at_least
+from dpq_sklearn.engine.ranks import (
+    RECORD_WEIGHT,
+    checked_totals,
+    first_at_least,
+    sums_of_weights,
+)
 from dpq_sklearn.engine.rows_by_bucket import Pool, Scan, stretches
 
 _SAMPLED_ROWS = 1024
@@ -347,8 +352,7 @@ class SharedRecords:
     """The weights of rows that share records: (n_rows,)."""
 
     def __init__(self, weights):
-        # Sums of them are whole numbers below 2^53, which floats hold exactly.
-        self._weights = weights.astype(np.float64)
+        self._weights = weights.astype(np.float64)  # which are added up faster, and exactly
 
     def n_records(self, n_rows):
         """Return how many records so many rows are: all of them."""
@@ -362,7 +366,7 @@ class SharedRecords:
 
     def in_groups(self, groups, rows, n_groups):
         """Return the weight of each of so many groups; `groups` are those of the rows."""
-        return np.bincount(groups, self._weights[rows], n_groups).astype(np.int64)
+        return sums_of_weights(groups, self._weights[rows], n_groups)
 
     def merged(self, addresses, rows):
         """Return distinct ascending addresses, and the weight of the rows at each of them."""

@@ -158,6 +158,13 @@ class Level:
         """The module that draws its nodes."""
         return pairs if self.is_of_pairs else exponential
 
+    def are_ends_released(self, n_quantiles):
+        """Return whether the lower and the upper end of each node is a quantile: (2, n).
+
+        `n_quantiles` is that of each node's column.
+        """
+        return np.array((self.below > 0, self.above <= n_quantiles))
+
     def __getitem__(self, rows):
         """Return some of the quantiles."""
         arrays = {
@@ -238,10 +245,9 @@ def parts_alike(grid, level, estimates):
         return [level]
 
     column = level.column
-    cells = estimates.positions // grid.positions_per_cell
-    lo = cells[column, level.below]
-    hi = cells[column, level.above]
-    is_released = np.array((level.below > 0, level.above <= estimates.n_quantiles[column]))
+    lo = estimates.positions[column, level.below] // grid.positions_per_cell
+    hi = estimates.positions[column, level.above] // grid.positions_per_cell
+    is_released = level.are_ends_released(estimates.n_quantiles[column])
     has_few = have_few_segments(grid, column, lo, hi, is_released)
     if np.count_nonzero(has_few) < FEWEST_ALIKE or has_few.all():
         return [level]
@@ -263,7 +269,7 @@ def nodes_of_level(grid, level, estimates, rows, priors=None):
     lo = estimates.positions[rows, level.below]
     hi = estimates.positions[rows, level.above]
 
-    is_released = np.array((level.below > 0, level.above <= estimates.n_quantiles[rows]))
+    is_released = level.are_ends_released(estimates.n_quantiles[rows])
     is_open = ~is_released & (grid.is_open_low[column], grid.is_open_high[column])
     # Rings lie around the released end, or around a bound if the other end is open.
     is_above = is_open[0] | (is_released[1] & ~is_released[0])

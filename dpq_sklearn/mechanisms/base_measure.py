@@ -383,14 +383,7 @@ def _rises(before, weights, share):
     total = np.where(total > 1e-290, total, 1.0)  # the quotient must not overflow
     shares = weights * (share[:, None] / total)
     densities = shares / np.maximum(measures, 1)
-
-    # A segment without cells goes on as the one before: so it adds nothing, not even a rounding.
-    last_with_cells = np.maximum.accumulate(
-        np.where(measures > 0, np.arange(measures.shape[1]), 0), axis=1
-    )
-    densities = taken_by_node(densities, last_with_cells)
-    rises = np.empty(before.shape)
-    rises[:, 0] = densities[:, 0]
-    rises[:, 1:-1] = densities[:, 1:] - densities[:, :-1]
-    rises[:, -1] = -densities[:, -1]
+    rises = np.zeros(before.shape)
+    rises[:, :-1] = densities
+    rises[:, 1:] -= densities
     return rises

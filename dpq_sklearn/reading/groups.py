@@ -50,17 +50,21 @@ def weights_of_rows(groups):
         codes = people_of(groups)
     if codes is None:
         raise TypeError("groups must hold hashable labels, such as numbers or strings.")
+
     n_rows_of = np.bincount(codes)
     share, left_over = np.divmod(RECORD_WEIGHT, np.maximum(n_rows_of, 1))
     weights = share.take(codes)
+
     last_row_of = np.zeros_like(n_rows_of)
     last_row_of[codes] = np.arange(codes.size)
     have_few = np.flatnonzero((n_rows_of <= _FEW_ROWS) & (left_over > 0))
     weights[last_row_of[have_few]] += left_over[have_few]
+
     has_many = n_rows_of > _FEW_ROWS
     if has_many.any():
         rows = np.flatnonzero(has_many[codes])
         ascending, order = sorted_with_places(codes[rows])
         numbers_within = np.arange(rows.size) - np.searchsorted(ascending, ascending)
         weights[rows[order]] += numbers_within < left_over[ascending]
+
     return weights, int(np.count_nonzero(n_rows_of))

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
+from dpq_sklearn.engine.ranks import sums_of_weights
 from dpq_sklearn.engine.selected_ranks import (
     EachARecord,
     SelectedRanks,
@@ -106,7 +107,7 @@ class Table:
             rows = rows[:, None]
             if rows.size < SELECTED_ROWS or sorting_is_fast():
                 return self._sorted(rows, grid)
-            return self._ranks(rows, grid, weights, sort=None)
+            return self._ranks(rows, grid, weights, lambda: self._sorted(rows, grid))
 
         return LongColumnRanks(X[:, 0], rank_some=rank_some, in_threads=run, **options)
 
@@ -173,9 +174,7 @@ class Histogram:
         # The last bin has both of its ends. NaN are sorted behind it.
         edges = np.append(self.edges[:-1], np.nextafter(self.edges[-1], np.inf))
         bins = np.searchsorted(edges, values, side="right")
-
-        # Sums of weights are whole numbers below 2^53, which floats hold exactly.
-        return np.bincount(bins, weights, minlength=edges.size + 1)[1:-1].astype(np.int64)
+        return sums_of_weights(bins, weights, edges.size + 1)[1:-1]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, sums_of_weights
 from dpq_sklearn.engine.selected_ranks import sorting_is_fast
 from dpq_sklearn.reading.threads import blocks_of_rows
 
@@ -62,7 +62,8 @@ def summarize(values, grid, column, weights=None):
     n_cells = int(cells.max()) + 1 - first
     cells -= first
     if n_cells <= _table_per_entry() * cells.size:
-        return _summary_of_table(_weights_of_cells(cells, weights), first)
+        table = sums_of_weights(cells, weights)
+        return _summary_of_table(table * RECORD_WEIGHT if weights is None else table, first)
     if weights is None:
         cells, counts = np.unique(cells, return_counts=True)
         return Summary(cells + first, counts * RECORD_WEIGHT)
@@ -75,14 +76,6 @@ def summarize(values, grid, column, weights=None):
 def _table_per_entry():
     """Return how many times as long as its input a table may be."""
     return _TABLE_PER_ENTRY if sorting_is_fast() else _TABLE_PER_ENTRY_IF_SORTING_IS_SLOW
-
-
-def _weights_of_cells(cells, weights):
-    """Return the weight of each cell from 0 on; without weights each row is a record."""
-    if weights is None:
-        return np.bincount(cells) * RECORD_WEIGHT
-    # Sums of weights are whole numbers below 2^53, which floats hold exactly.
-    return np.bincount(cells, weights).astype(np.int64)
 
 
 def _sorted_pairs(cells, weights):
