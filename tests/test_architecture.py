@@ -1,4 +1,4 @@
-"""The reading order of the package: imports point upwards only."""
+"""The layers of the package, and what else holds for all of its modules."""
 
 import ast
 import importlib
@@ -8,109 +8,22 @@ import pickle
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import dpq_sklearn
 
 PACKAGE = Path(dpq_sklearn.__file__).parent
-READING_ORDER = [
-    "version",
-    "home",
-    "checks",
-    "optional",
-    "engine.random",
-    "engine.round_numbers",
-    "engine.grid",
-    "engine.ranks",
-    "engine.sorted_ranks",
-    "engine.weighted_ranks",
-    "engine.buckets",
-    "engine.rows_by_bucket",
-    "engine.selected_ranks",
-    "engine.windowed_ranks",
-    "engine.exponential",
-    "engine.pairs",
-    "accounting.budgets",
-    "accounting.conversions",
-    "accounting.composition",
-    "accounting.neighbours",
-    "accounting.events",
-    "accounting.descriptions",
-    "accounting.losses",
-    "accounting.accounts",
-    "mechanisms.prior",
-    "mechanisms.protocol",
-    "mechanisms.noise",
-    "mechanisms.base_measure",
-    "mechanisms.level_shares",
-    "mechanisms.aq",
-    "mechanisms.ind_exp",
-    "mechanisms.agg_tree",
-    "mechanisms.joint_exp",
-    "mechanisms.auto",
-    "mechanisms.registry",
-    "ledger.contents",
-    "ledger.store",
-    "ledger.memory",
-    "ledger.locks",
-    "ledger.file",
-    "ledger.addresses",
-    "ledger.sql",
-    "ledger.postgres",
-    "ledger.views",
-    "ledger.arguments",
-    "ledger.access",
-    "ledger.ledger",
-    "ledger.command_line",
-    "ledger.__main__",
-    "releases.values",
-    "releases.request",
-    "releases.plans",
-    "releases.release",
-    "reading.threads",
-    "reading.containers",
-    "reading.quantities",
-    "reading.descriptions",
-    "reading.labels",
-    "reading.groups",
-    "reading.schema",
-    "reading.shared_memory",
-    "reading.priors",
-    "reading.summaries",
-    "reading.sources",
-    "reading.engines.protocol",
-    "reading.engines.memory",
-    "reading.engines.parts",
-    "reading.engines.people",
-    "reading.engines.batches",
-    "reading.engines.dask",
-    "reading.engines.spark",
-    "reading.engines.registry",
-    "statistics.quantiles",
-    "statistics.counts",
-    "forecast.enough_data",
-    "forecast.expected_error",
-    "forecast.worst_cases",
-    "composites",
-    "forecast.search",
-    "estimators.compat",
-    "estimators.parameters",
-    "statistics.describe",
-    "estimators.noise_warning",
-    "estimators.report",
-    "estimators.planned",
-    "estimators.base",
-    "estimators.binning",
-    "estimators.bin_labels",
-    "estimators.discretizer",
-    "estimators.quantile_transformer",
-    "estimators.robust_scaler",
-    "estimators.export",
-    "displays",
-    "description_display",
-    "statements.privacy_of",
-    "statements.document",
-    "statements.statement",
+# A module imports from its own layer and from those before it in this list. Folders stand for all
+# modules in them; a module or folder that is not listed belongs to the last layer.
+LAYERS = [
+    {"version", "home", "checks", "optional", "composites"},
+    {"engine", "accounting"},
+    {"mechanisms", "ledger"},
+    {"releases", "reading"},
+    {"forecast"},
+    {"estimators", "statistics"},
+    {"displays", "description_display", "statements", "reporting"},
 ]
 
 
@@ -134,12 +47,28 @@ def imported_modules(path):
             )
 
 
-def test_imports_point_one_way_only():
-    modules = {module_name(p): p for p in PACKAGE.rglob("*.py") if p.stem != "__init__"}
-    assert sorted(READING_ORDER) == sorted(modules)
-    for position, name in enumerate(READING_ORDER):
-        for imported in imported_modules(modules[name]):
-            assert imported in READING_ORDER[:position], f"{name} imports {imported}"
+def layer(module):
+    folder = module.split(".")[0]
+    return next((i for i, names in enumerate(LAYERS) if folder in names), len(LAYERS) - 1)
+
+
+def imports_by_module():
+    """For each module of the package the modules of the package that it imports."""
+    files = {module_name(p): p for p in PACKAGE.rglob("*.py") if p.stem != "__init__"}
+    return {name: set(imported_modules(path)) for name, path in files.items()}
+
+
+def test_modules_import_from_their_own_layer_and_from_lower_ones():
+    imports = imports_by_module()
+    for name, imported_names in imports.items():
+        for imported in imported_names:
+            assert imported in imports, f"{name} imports {imported}, which is no module"
+            assert layer(imported) <= layer(name), f"{name} imports {imported}"
+
+
+def test_imports_have_no_cycles():
+    # Raises CycleError, which names the modules of the cycle.
+    TopologicalSorter(imports_by_module()).prepare()
 
 
 def test_only_the_compat_module_imports_private_names_of_sklearn():
@@ -170,13 +99,14 @@ def test_the_walk_through_the_code_names_functions_that_exist():
     text = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
     walk = text[text.index("## The way of the data") : text.index("## Words")]
     names = re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_.]+)`", walk)
+    modules = imports_by_module()
     assert len(names) > 12
     for name in names:
         parts = name.split(".")
         module = next(
             ".".join(parts[:end])
             for end in range(len(parts), 0, -1)
-            if ".".join(parts[:end]) in READING_ORDER
+            if ".".join(parts[:end]) in modules
         )
         thing = importlib.import_module(f"dpq_sklearn.{module}")
         for part in parts[module.count(".") + 1 :]:
