@@ -483,6 +483,8 @@ def test_a_client_that_hangs_in_its_transaction_is_put_out(address, monkeypatch)
         "UPDATE dpq_ledger.ledgers SET eps = 1e9",
         "DELETE FROM dpq_ledger.ledgers",
         "TRUNCATE dpq_ledger.ledgers CASCADE",
+        "UPDATE dpq_ledger.version SET version = 1",
+        "DELETE FROM dpq_ledger.version",
     ],
 )
 def test_tables_can_only_be_appended_to(server, address, statement):
@@ -524,6 +526,7 @@ def test_tables_of_another_version_are_refused(server, version):
     url = server.new_database()
     ledger = PrivacyLedger(url, eps=1.0)
     charge(ledger, LOSS, what="fit")
+    server.run("ALTER TABLE dpq_ledger.version DISABLE TRIGGER append_only", url)
     server.run(f"UPDATE dpq_ledger.version SET version = {version}", url)
     for attempt in (
         ledger.spent,
@@ -548,6 +551,7 @@ def test_two_clients_of_different_versions_never_both_spend(server, monkeypatch)
         def run():
             with server.psycopg.connect(url) as connection:
                 connection.execute("LOCK TABLE dpq_ledger.version IN ACCESS EXCLUSIVE MODE")
+                connection.execute("ALTER TABLE dpq_ledger.version DISABLE TRIGGER append_only")
                 connection.execute("UPDATE dpq_ledger.version SET version = 2")
                 (n_releases,) = connection.execute(
                     "SELECT count(*) FROM dpq_ledger.releases"
@@ -660,6 +664,87 @@ def test_a_role_without_rights_is_told_whom_to_ask(two_roles, server):
     url = as_owner.replace(as_owner.partition("//")[2].partition("@")[0], stranger)
     with pytest.raises(LedgerError, match=r"permission denied.*dpq_sklearn.ledger sql"):
         charge(f"{url}#a", LOSS, what="fit")
+
+
+# Traps that a role without rights has set in the owner's search path
+
+PLANTED_LOCK = """
+CREATE FUNCTION public.pg_advisory_xact_lock(integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    CREATE TABLE public.stolen AS SELECT current_user::text AS victim;
+END $$;
+"""
+PLANTED_OPERATORS = """
+CREATE FUNCTION public.yes(float8, integer) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
+CREATE OPERATOR public.> (LEFTARG = float8, RIGHTARG = integer, FUNCTION = public.yes);
+CREATE OPERATOR public.>= (LEFTARG = float8, RIGHTARG = integer, FUNCTION = public.yes);
+"""
+NEGATIVE_RELEASE = """
+INSERT INTO dpq_ledger.releases
+SELECT ledger_id, 1, -1, 0, 0, 0, true, 'r', '{}' FROM dpq_ledger.ledgers
+"""
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_planted_function_does_not_run_as_the_owner(server, by_hand):
+    url = server.new_database()
+    server.run(PLANTED_LOCK, url)
+    if by_hand:
+        server.run(owner_statements(), url)
+    PrivacyLedger(url, eps=1.0)
+    assert server.run("SELECT to_regclass('public.stolen')", url) == [(None,)]
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_planted_operator_is_not_bound_into_the_constraints(server, by_hand):
+    url = server.new_database()
+    server.run(PLANTED_OPERATORS, url)
+    if by_hand:
+        server.run(owner_statements(), url)
+    PrivacyLedger(url, eps=1.0)
+    with pytest.raises(server.psycopg.errors.CheckViolation):
+        server.run(NEGATIVE_RELEASE, url)
+
+
+# One statement of a role that may append must not make a ledger unusable
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "1000, 0, 0, 0, 0, true, 'r', '{}'",
+        "2147483647, 0, 0, 0, 0, true, 'r', '{}'",
+        "2, 0, 0, 0, 0, true, 'r', 'no JSON'",
+        "2, 0, 0, 0, 0, true, 'r', '[]'",
+        "2, -1, 0, 0, 0, true, 'r', '{}'",
+        "2, 0, 0, 'NaN', 0, true, 'r', '{}'",
+        "1, 0, 0, 0, 0, true, 'r', '{}'",
+    ],
+)
+def test_a_malformed_release_is_refused_by_the_tables(two_roles, server, values):
+    as_owner, as_analyst = two_roles
+    ledger = PrivacyLedger(as_owner, name="a", eps=1.0)
+    charge(ledger, LOSS, what="fit")
+    with pytest.raises(server.psycopg.Error):
+        server.run(
+            f"INSERT INTO dpq_ledger.releases SELECT ledger_id, {values} FROM dpq_ledger.ledgers",
+            as_analyst,
+        )
+    charge(f"{as_analyst}#a", LOSS, what="fit")
+    assert len(ledger.records()) == 2
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_every_text_is_refused(server, encoding):
+    name = f"test_{secrets.token_hex(6)}"
+    server.run(
+        f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' "
+        "TEMPLATE template0"
+    )
+    url = server.url_of(name)
+    with pytest.raises(LedgerError, match=f"must have the encoding UTF8, got {encoding}"):
+        PrivacyLedger(url, eps=1.0)
+    assert server.run("SELECT to_regnamespace('dpq_ledger')", url) == [(None,)]
 
 
 # Settings of the server that must not matter

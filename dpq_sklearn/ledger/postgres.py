@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from dpq_sklearn.ledger.addresses import Address, secrets_of
 from dpq_sklearn.ledger.contents import Caps, Contents, LedgerError, Row
-from dpq_sklearn.ledger.sql import VERSION, owner_statements
+from dpq_sklearn.ledger.sql import SAFE_SEARCH_PATH, VERSION, table_statements
 from dpq_sklearn.optional import optional_module
 
 SECONDS_TO_CONNECT = 10
@@ -93,9 +93,12 @@ class PostgresStore:
 
     def _create_once(self, contents):
         with self._transaction() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
+            cursor.execute(
+                "SELECT pg_catalog.pg_advisory_xact_lock(%s::pg_catalog.int8)", (_CREATION_LOCK,)
+            )
             if not _has_tables(cursor):
-                cursor.connection.execute(owner_statements())
+                self._refuse_other_encoding(cursor)
+                cursor.connection.execute(table_statements())
             self._refuse_other_version(cursor)
             cursor.execute(
                 "INSERT INTO dpq_ledger.ledgers VALUES (%s, %s, %s, %s, %s, %s, %s) "
@@ -140,6 +143,16 @@ class PostgresStore:
                 f"of dpq_sklearn knows version {VERSION}: they were made by another version."
             )
 
+    def _refuse_other_encoding(self, cursor):
+        """Raise unless the database stores every text, and stores it as text."""
+        encoding = cursor.connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise LedgerError(
+                f"the privacy ledger {self.place} cannot be created: its database must have the "
+                f"encoding UTF8, got {encoding}. Create another one with CREATE DATABASE ... "
+                "ENCODING 'UTF8' TEMPLATE template0."
+            )
+
     def _missing(self):
         return LedgerError(
             f"the privacy ledger {self.place} is missing: it has not been created by "
@@ -153,11 +166,12 @@ class PostgresStore:
         with contextlib.closing(connection), _line_cut_after(connection):
             cursor = connection.cursor(binary=True)  # numbers travel as their eight bytes
             cursor.execute(f"BEGIN {mode}")
+            cursor.execute(SAFE_SEARCH_PATH)
             cursor.execute(
                 # Whatever the server or the role have as their defaults.
                 "SELECT set_config('synchronous_commit', 'on', true), "
-                "set_config('lock_timeout', %s, true), "
-                "set_config('idle_in_transaction_session_timeout', %s, true)",
+                "set_config('lock_timeout', %s::text, true), "
+                "set_config('idle_in_transaction_session_timeout', %s::text, true)",
                 (
                     _milliseconds(SECONDS_TO_WAIT_FOR_THE_LOCK),
                     # A client that hangs is put out before those who wait for its lock give up.
