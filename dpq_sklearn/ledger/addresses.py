@@ -21,18 +21,16 @@ _HOST = r"(\[[0-9A-Fa-f:.%]*\]|[^\s:@/\[\]]*)(:\d*)?"
 _SECRETS = frozenset(
     ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 )
-_PUBLIC_OPTIONS = frozenset(
-    """
+_PUBLIC_OPTIONS = """
     host hostaddr port dbname user passfile service servicefile require_auth channel_binding
     connect_timeout client_encoding options application_name fallback_application_name
     keepalives keepalives_idle keepalives_interval keepalives_count tcp_user_timeout
-    gssencmode gsslib gssdelegation krbsrvname requirepeer
-    sslmode sslnegotiation sslcompression sslcert sslkey sslrootcert sslcrl sslcrldir sslsni
-    sslcertmode ssl_min_protocol_version ssl_max_protocol_version
-    min_protocol_version max_protocol_version target_session_attrs load_balance_hosts
-    oauth_issuer oauth_client_id oauth_scope
-    """.split()
-)
+    gssencmode gsslib gssdelegation krbsrvname requirepeer sslmode sslnegotiation
+    sslcompression sslcert sslkey sslrootcert sslcrl sslcrldir sslsni sslcertmode
+    ssl_min_protocol_version ssl_max_protocol_version min_protocol_version
+    max_protocol_version target_session_attrs load_balance_hosts oauth_issuer oauth_client_id
+    oauth_scope
+"""
 
 # Text that names a server, or holds a password, in any of the usual forms: a URL of any scheme
 # (but not the letter of a Windows drive), libpq's "host=... password=...", and user:password@host.
@@ -92,7 +90,7 @@ def split_address(text: str, name: str | None = None) -> tuple[Address, dict[str
     is_plain = re.fullmatch(f"{_HOST}(,{_HOST})*", hosts) and "@" not in userinfo
     if not is_plain or any("@" in part for part in (parts.path, parts.query, parts.fragment)):
         raise ValueError(_RULE)
-    if any(key not in _PUBLIC_OPTIONS | _SECRETS for key, _ in query):
+    if any(key not in _SECRETS and key not in _PUBLIC_OPTIONS.split() for key, _ in query):
         raise ValueError(_RULE)
 
     name = _checked_name(name, unquote(parts.fragment))

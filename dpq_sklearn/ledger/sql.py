@@ -1,4 +1,4 @@
-"""The tables of ledgers on a PostgreSQL server: what their owner creates, and what a role is granted.
+"""SQL for the tables of ledgers on a PostgreSQL server: for their owner, and for other roles.
 
 Everything is in one schema, ``dpq_ledger``. The tables can only be appended to: triggers refuse
 every other statement from every role, and every release that is not the next in its ledger. The
@@ -79,7 +79,7 @@ _GRANTS = """\
 GRANT USAGE ON SCHEMA dpq_ledger TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA dpq_ledger TO {role};
 GRANT INSERT ON dpq_ledger.releases TO {role};
--- PostgreSQL requires the right to update from a role that locks a row. The trigger refuses updates.
+-- PostgreSQL requires the right to update of a role that locks a row. A trigger refuses updates.
 GRANT UPDATE (name) ON dpq_ledger.ledgers TO {role};
 """
 
