@@ -422,6 +422,86 @@ def test_a_missing_entry_of_a_multiindex_is_as_missing_as_none():
     assert found(index) == [0, 1, 1, 3, 4]
 
 
+def sparse(labels, dtype, **options):
+    return pd.arrays.SparseArray(np.array(labels, dtype=dtype), **options)
+
+
+@pytest.mark.parametrize("dtype", [np.uint64, np.int64, object, "M8[ns]"], ids=str)
+@pytest.mark.parametrize("container", [pd.Series, pd.Index, lambda labels: labels])
+def test_a_sparse_label_0_does_not_make_floats_of_the_others(container, dtype):
+    labels = [0, BIG, BIG + 1, 0, BIG + 1]
+    assert found(container(sparse(labels, dtype))) == [0, 1, 2, 0, 2]
+    if dtype is object:
+        labels = sparse([0, None, BIG, float(BIG), BIG + 1, None], object, fill_value=0)
+        assert found(container(labels)) == [0, 1, 2, 2, 4, 5]
+
+
+def test_1000_sparse_labels_are_1000_people():
+    labels = pd.Series(sparse([0, *range(BIG, BIG + 999)], np.uint64))
+    assert dp_count(np.zeros(1000), eps=50.0, groups=labels, random_state=0) == 1000
+
+
+@pytest.mark.parametrize("dtype", [np.uint64, object, "M8[ns]", "U20"], ids=str)
+def test_arrays_of_numpy_inside_pandas_are_arrays_of_numpy(dtype):
+    array = np.array([0, BIG, BIG + 1, 0], dtype=np.uint64).astype(dtype)
+    wrapped = getattr(pd.arrays, "NumpyExtensionArray", None) or pd.arrays.PandasArray
+    assert found(wrapped(array)) == [0, 1, 2, 0]
+
+
+STANDS_FOR = {
+    "instants of any unit": [
+        *(np.datetime64("2020-01-01", unit) for unit in ("Y", "M", "D", "h", "s", "us", "ns")),
+        np.datetime64("2020-01-01T00", "6h"),
+        datetime.datetime(2020, 1, 1),
+        pd.Timestamp(2020, 1, 1),
+    ],
+    "instants that Python has not": [
+        np.datetime64(1, "ns"),
+        np.datetime64(1000, "ps"),
+        pd.Timestamp(1),
+    ],
+    "instants far away": [
+        np.datetime64("20000-01-01", "D"),
+        np.datetime64("20000-01-01", "s"),
+        np.datetime64("20000", "Y"),
+    ],
+    "durations": [
+        np.timedelta64(1, "D"),
+        np.timedelta64(24, "h"),
+        np.timedelta64(86400 * 10**9, "ns"),
+        datetime.timedelta(days=1),
+        pd.Timedelta(days=1),
+    ],
+    "durations that Python has not": [np.timedelta64(1, "ns"), pd.Timedelta(1, "ns")],
+    "years": [np.timedelta64(1, "Y"), np.timedelta64(12, "M")],
+    "long doubles": [
+        np.longdouble(BIG) + 1,
+        BIG + 1,
+        np.uint64(BIG + 1),
+        fractions.Fraction(BIG + 1),
+    ],
+    "singles": [np.float32(0.1), float(np.float32(0.1)), np.longdouble(np.float32(0.1))],
+    "a tenth": [0.1, np.float64(0.1), np.longdouble(0.1)],
+    "a date": [datetime.date(2020, 1, 1), datetime.date(2020, 1, 1)],
+    "another date": [datetime.date(2020, 1, 2)],
+    "an integer": [BIG, np.int64(BIG), float(BIG)],
+    "infinity": [np.longdouble("inf"), math.inf, np.float32("inf")],
+}
+
+
+@pytest.mark.parametrize("container", [list, objects])
+def test_a_scalar_of_numpy_is_the_python_object_that_it_stands_for(container):
+    """Of any unit or width, and nothing else: NumPy's own `==` would not be transitive."""
+    if np.longdouble(BIG) + 1 == np.longdouble(BIG):
+        pytest.skip("long doubles are doubles here")
+    labels = [label for same in STANDS_FOR.values() for label in same]
+    expected = [len(label) for label in STANDS_FOR.values()]
+    firsts = np.repeat(np.cumsum([0, *expected[:-1]]), expected).tolist()
+    assert found(container(labels)) == firsts
+    assert found(container([(label, 1) for label in labels])) == firsts
+    assert found([np.datetime64("NaT", "D"), np.timedelta64("NaT", "s")] * 2) == [0, 1, 2, 3]
+
+
 # The holes of before
 
 

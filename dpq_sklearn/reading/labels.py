@@ -1,22 +1,29 @@
 """Labels of people: which rows have equal labels, by one rule for all containers.
 
-- **Equal labels are one person.** Equal is what Python's `==` calls equal: 1 and 1.0, 0.0 and
-  -0.0, a category and its text, an instant in two time zones; not "Ann" and "ann", nor 1 and "1".
-- **Inside a compound label**, such as a tuple or a row of a MultiIndex, a missing part equals a
-  missing part of any kind, because containers turn None into NaN: (1, NaN) is one person.
-- **A label that is itself missing** (None, NaN, NaT, NA, masked) is a person of its own.
+- **Equal labels are one person.** Labels are equal if Python's `==` says so: 1 and 1.0, 0.0 and
+  -0.0, a category and its text, an instant in two time zones; but not "Ann" and "ann", 1 and "1",
+  or a `date` and a `datetime`.
+- **A scalar of NumPy stands for one Python object**, because NumPy's own `==` is not transitive.
+  A number is the number that `item()` returns: `np.float32(0.1)` is 0.10000000149011612, not 0.1.
+  A `datetime64` of any unit is the `datetime` of the same instant, not a `date`. A `timedelta64`
+  is a `timedelta`.
+- **Inside a compound label**, such as a tuple or a row of a MultiIndex, missing parts of all kinds
+  are equal, because containers turn None into NaN: (1, NaN) is one person.
+- **A label that is itself missing** (None, NaN, NaT, NA, masked) is a separate person.
 
-Both mistakes cost privacy. Somebody who is split has twice the weight, and two who are joined are
-one person with another's rows: either can change what is released by twice what eps allows.
-Therefore a dictionary (of Arrow, of categories, of a MultiIndex) is never taken at its word: what
-it holds may be there twice, or be missing.
+Both mistakes cost privacy. A person who is split has twice the weight, and two people who are
+merged are one person with another's rows: either can change a release by twice what eps allows.
+Therefore no label passes through a float that could round it, and the entries of a dictionary (of
+Arrow, of categories, of a MultiIndex) are compared, because they may be repeated or missing.
 
-`check_type` refuses by the type alone, before the price is paid. `people_of` reads the labels.
+`check_type` refuses labels by their type alone, before the price is paid. `people_of` reads them.
 """
 
 import re
 import sys
 from contextlib import suppress
+from datetime import datetime, timedelta
+from fractions import Fraction
 from operator import attrgetter, itemgetter
 
 import numpy as np
@@ -27,9 +34,12 @@ from dpq_sklearn.reading.containers import MISSING_TYPES
 _PLAIN_TYPES = {int, str, bytes, bool}
 # pandas tells objects of these types apart as Python does, in half the time.
 _TEXT_TYPES = {str, float, type(None)}
-# Python has an integer for some of these scalars of NumPy, which is something else.
-_NO_PYTHON_OBJECTS = (np.datetime64, np.timedelta64)
 _MISSING = object()
+
+# How many attoseconds, the shortest unit, each of NumPy's units of time has.
+_ATTOSECONDS = {unit: 1000**power for power, unit in enumerate(("as", "fs", "ps", "ns", "us"))}
+_ATTOSECONDS |= {"ms": 10**15, "s": 10**18, "m": 60 * 10**18, "h": 3600 * 10**18}
+_ATTOSECONDS |= {"D": 24 * _ATTOSECONDS["h"], "W": 168 * _ATTOSECONDS["h"]}
 
 
 def check_type(labels):
@@ -103,15 +113,58 @@ def _codes_of_objects(labels):
 
 def _comparable(label):
     """Return what stands for a label in a dictionary: `_MISSING` for every missing one."""
-    if isinstance(label, np.generic) and not isinstance(label, _NO_PYTHON_OBJECTS):
-        label = label.item()  # not all scalars of NumPy can be compared with decimals, or hashed
+    if isinstance(label, np.generic):
+        label = _python_object(label)
     kind = type(label)
     if kind.__name__ in MISSING_TYPES:
         return _MISSING
+    if hasattr(kind, "to_datetime64") and label.tzinfo is None:  # a Timestamp of pandas
+        return _instant(label.to_datetime64())
+    if hasattr(kind, "to_timedelta64"):  # a Timedelta of pandas
+        return _duration(label.to_timedelta64())
     for compound in (tuple, frozenset):  # also named tuples, which are equal to plain ones
         if issubclass(kind, compound) and kind.__eq__ is compound.__eq__:
             return compound(map(_comparable, label))
     return label if label == label else _MISSING
+
+
+def _python_object(scalar):
+    """Return the Python object that a scalar of NumPy stands for: it has an exact `==` and a hash.
+
+    NumPy's own scalars can be equal and have different hashes.
+    """
+    if isinstance(scalar, (np.datetime64, np.timedelta64)):
+        if np.isnat(scalar):
+            return None
+        return _instant(scalar) if isinstance(scalar, np.datetime64) else _duration(scalar)
+    if isinstance(scalar, np.longdouble):
+        return Fraction(*scalar.as_integer_ratio()) if np.isfinite(scalar) else float(scalar)
+    return scalar.item()
+
+
+def _instant(scalar):
+    """Return a `datetime64` as a datetime or, if there is none, as its exact time since 1970."""
+    unit, _ = np.datetime_data(scalar.dtype)
+    if unit in ("Y", "M"):
+        scalar = scalar.astype("M8[D]")
+    duration = _duration(scalar.view(scalar.dtype.str.replace("M8", "m8")))
+    with suppress(TypeError, OverflowError):
+        return datetime(1970, 1, 1) + duration
+    return np.datetime64, duration
+
+
+def _duration(scalar):
+    """Return a `timedelta64` as a timedelta or, if there is none, as its exact length."""
+    unit, n_units = np.datetime_data(scalar.dtype)
+    length = int(scalar.view(np.int64)) * n_units
+    if unit not in _ATTOSECONDS:  # months and years have no fixed length
+        return np.timedelta64, unit == "generic", length * (12 if unit == "Y" else 1)
+
+    microseconds, rest = divmod(length * _ATTOSECONDS[unit], _ATTOSECONDS["us"])
+    if rest == 0:
+        with suppress(OverflowError):
+            return timedelta(microseconds=microseconds)
+    return np.timedelta64, microseconds, rest
 
 
 def _codes_of_numpy(labels):
@@ -161,8 +214,10 @@ def _codes_of_pandas(labels):
     if isinstance(labels, pandas.MultiIndex):
         parts = map(_codes_of_entries, labels.levels, labels.codes)
         return _codes_of_parts(parts, labels.shape)
-    if isinstance(dtype, np.dtype) or hasattr(dtype, "subtype"):  # also sparse ones, and intervals
-        array = np.asarray(labels)
+    if isinstance(dtype, (np.dtype, pandas.IntervalDtype, pandas.SparseDtype)):
+        # A sparse column becomes objects: pandas would take floats for it if it is uint64.
+        is_sparse = isinstance(dtype, pandas.SparseDtype)
+        array = np.asarray(labels, dtype=object if is_sparse else None)
         is_text = array.dtype.kind == "O" and set(map(type, array.tolist())) <= _TEXT_TYPES
         return _factorized(array) if is_text else _codes_of_numpy(array)
     if isinstance(dtype, pandas.CategoricalDtype):
@@ -170,6 +225,8 @@ def _codes_of_pandas(labels):
         return _codes_of_entries(dtype.categories, np.asarray(values.codes))
     if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", None) == "pyarrow":
         return _codes_of_arrow(sys.modules["pyarrow"].array(labels))
+    if hasattr(dtype, "numpy_dtype") and dtype.na_value is not pandas.NA:  # an array without a mask
+        return _codes_of_numpy(np.asarray(labels))
     if hasattr(dtype, "numpy_dtype"):  # integers with a mask must not become floats
         array = labels.to_numpy(dtype=dtype.numpy_dtype, na_value=dtype.numpy_dtype.type(0))
         codes, is_missing = _codes_of_numpy(array)
