@@ -105,6 +105,14 @@ def test_the_test_of_defaults_has_power():
 
 
 @every_public_object
+def test_parameters_are_documented_in_the_order_of_the_signature(thing):
+    for where, owner, function in public_functions(thing):
+        documented = list(documented_parameters(inspect.getdoc(owner) or ""))
+        in_signature = [name for name in inspect.signature(function).parameters if name != "self"]
+        assert not documented or documented == in_signature, where
+
+
+@every_public_object
 def test_public_objects_have_words_and_an_example(thing):
     docstring = inspect.getdoc(thing)
     assert docstring and not docstring.startswith(thing.__name__)

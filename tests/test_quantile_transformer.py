@@ -236,3 +236,10 @@ def test_onnx_converts_the_exported_object(rng):
     session = onnxruntime.InferenceSession(model.SerializeToString())
     (out,) = session.run(None, {session.get_inputs()[0].name: X})
     assert np.abs(out - plain.transform(X)).max() < 1e-3
+
+
+@pytest.mark.parametrize("n_quantiles", [7, "auto"])
+def test_the_number_of_private_quantiles_is_an_attribute(rng, n_quantiles):
+    transformer = DPQuantileTransformer(n_quantiles, random_state=0).fit(rng.normal(size=(5000, 2)))
+    assert transformer.n_quantiles_ == len(transformer.rank_error_)
+    assert n_quantiles in ("auto", transformer.n_quantiles_)

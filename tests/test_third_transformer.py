@@ -9,7 +9,7 @@ from sklearn.preprocessing import RobustScaler
 
 from dpq_sklearn import PrivacyLedger, PrivacyNoiseWarning, plan_search
 from dpq_sklearn.estimators import compat
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer
+from dpq_sklearn.estimators.private_quantiles import PrivateQuantileTransformer
 from dpq_sklearn.reading.containers import checked_table
 
 QUARTILES = (0.25, 0.5, 0.75)

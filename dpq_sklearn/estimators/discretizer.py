@@ -11,10 +11,10 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.checks import shown
 from dpq_sklearn.estimators import binning, compat
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.bin_labels import labels_of_bins
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
-from dpq_sklearn.estimators.parameters import DEFAULT_BINS, bins_of_features
+from dpq_sklearn.estimators.parameters import DEFAULT_BINS, per_feature_bins
+from dpq_sklearn.estimators.private_quantiles import PrivateQuantileTransformer
 from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_deviations
 from dpq_sklearn.reading.containers import checked_table
 from dpq_sklearn.releases.request import even_probabilities
@@ -41,7 +41,6 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         How one-hot columns are named: "concat" by the number of the bin as scikit-learn does,
         ``income_1.0``; "interval" by the values that it holds, ``income_[20000, 26000)``; a
         callable by what it returns for the name of the feature and the number of the bin.
-    {shared parameters}
 
     Attributes
     ----------
@@ -55,8 +54,9 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     rank_error_ : ndarray of shape (n_features,) of arrays
         The standard deviation of the number of rows below each edge, from public facts (NaN for
         ``mechanism="agg_tree"``).
-    {shared attributes and notes}
 
+    Notes
+    -----
     NaN are ignored by `fit`; `transform` gives NaN (ordinal) or a block of zeros (one-hot).
     Infinities fall into the outermost bins.
 
@@ -153,7 +153,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         if isinstance(self.n_bins, str):  # "auto"
             return [[each] * n_features for each in self._probabilities_by_number.values()]
 
-        n_bins = bins_of_features(self.n_bins, n_features, names)
+        n_bins = per_feature_bins(self.n_bins, n_features, names)
         return [list(map(even_probabilities, n_bins))]
 
     def _with_equal_features(self):

@@ -5,7 +5,7 @@ from copy import deepcopy
 from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn.checks import shown
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer
+from dpq_sklearn.estimators.base import PrivateTransformer
 
 
 def to_sklearn(estimator):
@@ -76,7 +76,7 @@ def _private_inside(thing, seen=None):
     if id(thing) in seen:
         return []
     seen[id(thing)] = thing  # and keep it: an id may be used again
-    if isinstance(thing, PrivateQuantileTransformer):
+    if isinstance(thing, PrivateTransformer):
         return [thing]
 
     inside = []

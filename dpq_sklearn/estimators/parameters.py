@@ -8,7 +8,7 @@ from dpq_sklearn.reading.schema import within_schema
 DEFAULT_BINS = 5
 
 
-def bounds_of_features(bounds, n_features, names=None):
+def per_feature_bounds(bounds, n_features, names=None):
     """Return a checked pair of bounds for each feature, infinite where there is none."""
     if bounds is None or _is_pair(bounds):
         return [checked_bounds(bounds)] * n_features
@@ -39,7 +39,7 @@ def _refuse_lows_and_highs(bounds):
     )
 
 
-def decimals_of_features(decimals, n_features, names=None):
+def per_feature_decimals(decimals, n_features, names=None):
     """Return the decimals of the lattice of each feature, None where it is not known."""
     if decimals is None or isinstance(decimals, Integral):
         entries = [decimals] * n_features
@@ -48,15 +48,15 @@ def decimals_of_features(decimals, n_features, names=None):
     return list(map(checked_decimals, entries))
 
 
-def lattices_of_features(bounds, decimals, n_features, names=None, dtypes=None):
+def per_feature_lattices(bounds, decimals, n_features, names=None, dtypes=None):
     """Return the bounds and the decimals of each feature; "schema" asks for the dtypes."""
-    bounds = bounds_of_features(bounds, n_features, names)
+    bounds = per_feature_bounds(bounds, n_features, names)
     if isinstance(decimals, str):  # "schema"
         return within_schema(dtypes or [None] * n_features, bounds)
-    return bounds, decimals_of_features(decimals, n_features, names)
+    return bounds, per_feature_decimals(decimals, n_features, names)
 
 
-def weights_of_features(weights, n_features, names=None):
+def per_feature_weights(weights, n_features, names=None):
     """Return `feature_weights` as positive floats, one per feature, or None."""
     if weights is None:
         return None
@@ -65,7 +65,7 @@ def weights_of_features(weights, n_features, names=None):
     return [checked_positive(weight, "each of feature_weights") for weight in weights]
 
 
-def bins_of_features(n_bins, n_features, names=None):
+def per_feature_bins(n_bins, n_features, names=None):
     """Return a number of bins for each feature, from an int, one int per feature, or a dict."""
     given = [n_bins] * n_features if isinstance(n_bins, Integral) else n_bins
     entries = _one_a_feature(given, n_features, names, "n_bins", DEFAULT_BINS)

@@ -8,8 +8,8 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.preprocessing import QuantileTransformer
 
 from dpq_sklearn.estimators import compat
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval, StrOptions
+from dpq_sklearn.estimators.private_quantiles import PrivateQuantileTransformer
 from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_deviations
 from dpq_sklearn.reading.containers import checked_table
 from dpq_sklearn.reading.threads import blocks_of_rows, in_threads
@@ -39,10 +39,11 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         The distribution of the transformed features.
     copy : bool, default=True
         False transforms in place where that is possible.
-    {shared parameters}
 
     Attributes
     ----------
+    n_quantiles_ : int
+        The number of private quantiles of each feature: `n_quantiles`, or the choice of "auto".
     quantiles_ : ndarray of shape (n_knots, n_features)
         The private distribution function of each feature: the values that `references_` belong
         to. Beyond the outermost private quantiles it has exponential tails, cut off by bounds.
@@ -51,8 +52,9 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     rank_error_ : ndarray of shape (n_quantiles, n_features)
         The standard deviation of the number of rows below each quantile, from public facts (NaN
         for ``mechanism="agg_tree"``).
-    {shared attributes and notes}
 
+    Notes
+    -----
     NaN are ignored by `fit` and kept by `transform`; infinities go to the ends.
 
     See Also
@@ -131,6 +133,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         request = released.plan.request
         knots = knot_values(np.array(released.values), np.array(request.bounds))
 
+        self.n_quantiles_ = len(request.probabilities[0])
         self.references_ = knot_references(np.array(request.probabilities[0]))
         self.quantiles_ = np.ascontiguousarray(knots.T)
         self.rank_error_ = np.column_stack(rank_deviations(released.plan))

@@ -10,8 +10,8 @@ from sklearn.preprocessing import MinMaxScaler, RobustScaler
 
 from dpq_sklearn.checks import shown
 from dpq_sklearn.estimators import compat
-from dpq_sklearn.estimators.base import PrivateQuantileTransformer
 from dpq_sklearn.estimators.compat import Interval
+from dpq_sklearn.estimators.private_quantiles import PrivateQuantileTransformer
 from dpq_sklearn.forecast.enough_data import rank_deviations
 from dpq_sklearn.reading.containers import checked_table
 
@@ -42,7 +42,6 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         Transformed values are clipped to ``[-clip, clip]``: a public range, which a private model
         behind this transformer asks for. A row of d features then has a norm of at most
         ``clip * sqrt(d)``.
-    {shared parameters}
 
     Attributes
     ----------
@@ -57,8 +56,9 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
     rank_error_ : ndarray of shape (n_quantiles, n_features)
         The standard deviation of the number of rows below each quantile, from public facts (NaN
         for ``mechanism="agg_tree"``).
-    {shared attributes and notes}
 
+    Notes
+    -----
     NaN are ignored by `fit` and kept by `transform`; infinities are clipped, or stay.
 
     See Also

@@ -200,7 +200,7 @@ class PrivacyLedger:
             losses = [loss]
         return self._access.refusal(losses, "it", contents) is None
 
-    def spend(self, eps=None, *, what, delta=0.0, rho=None, columns=None, detail=None, note=None):
+    def spend(self, eps=None, *, delta=0.0, rho=None, what, columns=None, detail=None, note=None):
         """Record a release that is made elsewhere. Call it before looking at the data.
 
         Parameters

@@ -5,7 +5,7 @@ import numpy as np
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.checks import checked_decimals, checked_probabilities, shown
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.estimators.parameters import lattices_of_features
+from dpq_sklearn.estimators.parameters import per_feature_lattices
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
 from dpq_sklearn.reading.descriptions import (
@@ -174,7 +174,7 @@ def _columns(typed_rows, probabilities, bounds, decimals, prior):
     """Return what is wanted of each column, and what is publicly known about it."""
     names = names_of(typed_rows)
     n_columns = len(names)
-    bounds, decimals = lattices_of_features(
+    bounds, decimals = per_feature_lattices(
         bounds, decimals, n_columns, names, dtypes_of(typed_rows)
     )
     is_rows = hasattr(prior, "columns") and read_description(prior) is None

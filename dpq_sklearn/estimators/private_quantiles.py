@@ -1,0 +1,217 @@
+"""Transformers by private quantiles: from a request to the released quantiles of each feature."""
+
+from numbers import Integral, Real
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from dpq_sklearn.accounting.budgets import TotalBudget
+from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.engine.grid import FULL_RESOLUTION
+from dpq_sklearn.estimators.base import PrivateTransformer
+from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions
+from dpq_sklearn.estimators.noise_warning import warn_if_noisy
+from dpq_sklearn.estimators.parameters import (
+    per_feature_bounds,
+    per_feature_lattices,
+    per_feature_weights,
+)
+from dpq_sklearn.estimators.planned import planned_loss
+from dpq_sklearn.estimators.report import make_report
+from dpq_sklearn.forecast.enough_data import cautious_count, chosen_plan, errors_in_bins
+from dpq_sklearn.mechanisms.registry import MECHANISMS
+from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
+from dpq_sklearn.reading.schema import dtypes_of
+from dpq_sklearn.releases.plans import plan_choice, plan_quantiles
+from dpq_sklearn.releases.request import Column, CountRole, Request
+
+
+class PrivateQuantileTransformer(PrivateTransformer):
+    """Base of the transformers whose fitted state is a set of private quantiles per feature.
+
+    A subclass says which quantiles it wants (`_candidate_probabilities`), what it makes of them
+    (`_set_values`, `_private_values`), how it transforms rows (`_transform_rows`,
+    `_inverse_transform_rows`), and its counterpart in scikit-learn (`_plain`).
+
+    Parameters
+    ----------
+    eps : float or None, default=1.0
+        Privacy budget of a fit. A smaller eps is more private and less accurate. None if `rho` is
+        given.
+    delta : float, default=0.0
+        With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
+    rho : float or None, default=None
+        Budget in zero-concentrated DP, with ``eps=None``.
+    bounds : None, pair, list of pairs or dict, default=None
+        Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
+        one for each, by position or name. None is an open end. Values outside are clipped. A dict
+        may omit features; a name that `X` does not have is an error, as in all parameters.
+    decimals : None, int, array-like, dict or "schema", default=None
+        The publicly known number of decimals, 0 for whole numbers and -3 for thousands: one for
+        all features, or one for each by position or name. Values are rounded to it. None means
+        that it is unknown. "schema" derives it from integer and boolean dtypes: use it only if the
+        dtypes were declared, and not inferred from the values as by ``read_csv``.
+    prior : array-like, fitted transformer or None, default=None
+        Public rows with the same columns, or an earlier release: a fitted transformer of this
+        package, the result of its `to_sklearn`, or a table of :func:`dp_describe`. The search for
+        the quantiles starts where the prior has them, at no cost; a wrong prior costs little
+        accuracy. Never pass a part of the private rows.
+    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
+        The mechanism that finds the quantiles. "auto" chooses between AQ and noisy counts of the
+        few points that `decimals` and `bounds` leave, by public facts.
+    resolution : int or None, default=None
+        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches,
+        dask and Spark.
+
+    Attributes
+    ----------
+    n_rows_ : int
+        The number of rows, or of people with `groups`, released with noise.
+    error_in_bins_ : ndarray of shape (n_features,)
+        The expected error of an edge of each feature, in bins; see :meth:`quality_report`.
+
+    Notes
+    -----
+    **Privacy.** Neighbours: datasets that differ by adding or removing one row, or with `groups`
+    one person, whose k rows weigh 1/k each. The fitted state is an (eps, delta)-DP (or rho-zCDP)
+    function of the rows given to `fit`. What `transform` returns for a row is *not* private: it
+    tells the bin or the rank of that row. Every fit spends its budget again.
+    """
+
+    _parameter_constraints: dict = {  # noqa: RUF012
+        **PrivateTransformer._parameter_constraints,
+        "eps": [Interval(Real, 0, None, closed="neither"), None],
+        "rho": [Interval(Real, 0, None, closed="neither"), None],
+        "bounds": ["array-like", dict, None],
+        "decimals": [Integral, "array-like", dict, StrOptions({"schema"}), None],
+        "prior": ["array-like", HasMethods(["get_params"]), None],
+        "mechanism": [StrOptions(set(MECHANISMS))],
+        "resolution": [Interval(Integral, 1, FULL_RESOLUTION, closed="both"), None],
+    }
+
+    #: the parameter that says which quantiles a feature gets
+    _quantiles_parameter: str
+    #: the parameters that have one entry for each feature and change the cost of a fit
+    _parameters_with_a_cost = ("feature_weights",)
+    #: the probabilities that "auto" tries, each finer than the one before, by the number that a
+    #: user would set instead; empty if there is no such number
+    _probabilities_by_number: dict = {}  # noqa: RUF012
+
+    def _total_budget(self):
+        return TotalBudget(self.eps, self.delta, self.rho)
+
+    def _check_rows(self, X):
+        refuse_private_rows(self.prior, X)
+
+    def _plan_fit(self, table, source, budget, neighbours):
+        return self._plan(
+            table.shape[1],
+            budget,
+            source.default_resolution,
+            neighbours,
+            dtypes_of(table),
+        )
+
+    def _planned_loss(self, n_features=None):
+        return planned_loss(self, n_features)
+
+    def _with_equal_features(self):
+        """Return copies with equal features, one for each kind of feature that there may be."""
+        return [self._with(feature_weights=None)]
+
+    def _plan(
+        self,
+        n_features,
+        budget,
+        resolution=FULL_RESOLUTION,
+        neighbours=Neighbours.ROWS,
+        dtypes=None,
+    ):
+        """Return the plan of a fit; `resolution` replaces a parameter that is None.
+
+        The `dtypes` of the columns are used only with ``decimals="schema"``.
+        """
+        names = getattr(self, "feature_names_in_", None)
+        candidates = self._candidate_probabilities(n_features, names)
+        bounds, decimals = per_feature_lattices(
+            self.bounds, self.decimals, n_features, names, dtypes
+        )
+        priors = priors_of_features(self.prior, n_features, names)
+        weights = per_feature_weights(self.feature_weights, n_features, names)
+        is_choice = len(candidates) > 1
+
+        requests = [
+            Request(
+                columns=map(Column, probabilities, bounds, decimals, priors),
+                budget=budget,
+                mechanism_name=self.mechanism,
+                weights=weights,
+                resolution=resolution if self.resolution is None else self.resolution,
+                neighbours=neighbours,
+                count=CountRole.CHOOSES if is_choice else CountRole.BESIDE,
+                is_added_up=self.ledger is not None,
+            )
+            for probabilities in candidates
+        ]
+
+        if is_choice:
+            return plan_choice(requests, choose=chosen_plan)
+        return plan_quantiles(*requests)
+
+    def _candidate_probabilities(self, n_features, names):
+        """Return the candidates of a fit: each a list of the probabilities of all features.
+
+        Each candidate is finer than the one before. The released count chooses if there are
+        several.
+        """
+        raise NotImplementedError
+
+    def _detail(self):
+        return f"{self._quantiles_parameter}={getattr(self, self._quantiles_parameter)}"
+
+    def _set_released(self, released):
+        n_low = cautious_count(released.n_rows, released.plan.count_budget)
+
+        self._set_values(released)
+        self.n_rows_ = released.n_rows
+        self.error_in_bins_ = errors_in_bins(released.plan, n_low)
+
+    def _warn_about(self, released):
+        warn_if_noisy(released, self.error_in_bins_.mean(), self._fewer_quantiles())
+
+    def _fewer_quantiles(self):
+        """Return the settings that a warning may advise, in words, with their probabilities."""
+        noun = self._quantiles_parameter.removeprefix("n_")
+        return {f"{n} {noun}": found for n, found in self._probabilities_by_number.items()}
+
+    def quality_report(self):
+        """Return a table of the expected quality of the private quantiles of each feature.
+
+        It is computed from released numbers and public facts, so it may be shown to anyone who may
+        see the fitted transformer. A column with many missing values can be worse than it says.
+
+        Returns
+        -------
+        report : pandas.DataFrame, or dict of arrays if pandas is not installed
+            For each feature its name, its number of bins, the private edges between them, the
+            expected error of an edge in bins, a verdict in words, and its precondition. Equal
+            edges make bins that can hold no rows: the verdict counts the others.
+        """
+        check_is_fitted(self)
+
+        names = _check_feature_names_in(self)
+        own_names = getattr(self, "feature_names_in_", None)
+        bounds = per_feature_bounds(self.bounds, self.n_features_in_, own_names)
+        return make_report(names, self._private_values(), bounds, self.error_in_bins_)
+
+    def __sklearn_clone__(self):
+        # A clone of a fitted prior would be unfitted.
+        clone = BaseEstimator.__sklearn_clone__(self._with(prior=None))
+        clone.prior = self.prior
+        return clone
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
