@@ -70,7 +70,7 @@ def test_a_fit_sets_the_release_and_nothing_else(estimator, X):
     common |= {"n_rows_", "error_in_bins_"}
     own = {
         DPKBinsDiscretizer: {"bin_edges_", "n_bins_"},
-        DPQuantileTransformer: {"quantiles_", "references_"},
+        DPQuantileTransformer: {"n_quantiles_", "quantiles_", "references_"},
         DPRobustScaler: {"quantiles_", "references_", "center_", "scale_"},
     }
     assert names == common | own[type(estimator)]
