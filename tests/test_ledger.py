@@ -22,7 +22,7 @@ from dpq_sklearn.accounting.conversions import eps_of_zcdp, rho_of_approximate_d
 from dpq_sklearn.accounting.losses import PrivacyLoss, best_composition, compose
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger.access import BudgetExceededError
-from dpq_sklearn.ledger.contents import LedgerError, with_release
+from dpq_sklearn.ledger.contents import LedgerError, Row, Totals, new_row
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge, opened
 from dpq_sklearn.ledger.views import BudgetLeft
 
@@ -90,6 +90,65 @@ def test_total_never_falls_with_one_more_release(epsilons, delta, more):
     after = best_composition([*before, pure(more)], delta)
     slack = 1e-9  # of the numerical minimum over the order
     assert after.eps >= best_composition(before, delta).eps * (1 - slack)
+
+
+@pytest.mark.parametrize(
+    "amounts",
+    [
+        (0.0, 1e-12, 0.0, -1.0),
+        (1.0, 1e-6, 0.1, math.nan),
+        (1.0, 1e-6, 0.1, 0.5),
+        (1.0, 0.0, 0.1, 0.5),
+        (math.nan, 0.0, 0.1, None),
+        (-1.0, 0.0, 0.1, None),
+        (1.0, 1.0, 0.1, None),
+        (1.0, -0.1, 0.1, None),
+        (1.0, 0.0, math.nan, None),
+        (1.0, 0.0, -1.0, None),
+    ],
+)
+def test_a_loss_refuses_amounts_that_no_release_has(amounts):
+    eps, delta, rho, pure_eps = amounts
+    with pytest.raises(ValueError, match="PrivacyLoss needs"):
+        PrivacyLoss(eps, delta, rho, pure_eps=pure_eps)
+
+
+@given(st.lists(st.floats(0.0, 1e300), max_size=20))
+@settings(max_examples=200, deadline=None)
+def test_running_totals_equal_totals_that_are_computed_at_once(amounts):
+    rows = [Row(i, x, 0.0, x / 3, x, 1, "{}") for i, x in enumerate(amounts, 1)]
+    running = Totals()
+    for row in rows:
+        running = running.plus(row)
+    assert running == Totals.of(rows)
+    assert running.loss().eps == math.fsum(amounts)
+    assert math.fsum((*running.rho, *(-row.rho for row in rows))) == 0.0
+
+
+def test_totals_beyond_the_largest_float_are_infinite():
+    rows = [Row(i, 1e308, 0.0, 1.0, 1e308, 1, "{}") for i in (1, 2)]
+    assert Totals.of(rows).loss().eps == compose(rows).eps == math.inf
+    assert Totals.of(rows).plus(rows[0]).loss().rho == 3.0
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, None, "much"])
+def test_a_row_with_an_impossible_amount_counts_as_infinite(bad):
+    rows = [Row(1, 0.5, 0.0, 0.1, 0.5, 1, "{}"), Row(2, 0.5, 0.0, bad, 0.5, 1, "{}")]
+    totals = Totals.of(rows)
+    assert totals.loss().eps == totals.loss().rho == math.inf
+    assert (totals.n_releases, totals.n_invalid) == (2, 1)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9, 1e-6, 0.1])
+def test_records_count_each_release_as_it_was_charged(delta):
+    ledger = PrivacyLedger(eps=1e9, delta=delta)
+    draws = np.random.default_rng(0)
+    paid = []
+    for eps in 10 ** draws.uniform(-6, 2, 50):
+        loss = PrivacyLoss(eps, 0.0, eps**2 * draws.uniform(0.01, 0.5))
+        paid.append(charge(ledger, loss, what="fit").eps_in_ledger)
+    counted = [record.eps_in_ledger for record in ledger.records()]
+    np.testing.assert_allclose(counted, paid, rtol=1e-12)
 
 
 # Caps
@@ -348,9 +407,9 @@ def test_ledgers_in_memory_are_apart():
 def test_threads_share_a_ledger_in_memory(monkeypatch):
     def slow_release(*arguments):
         time.sleep(0.001)  # let the other threads look at what is left in the meantime
-        return with_release(*arguments)
+        return new_row(*arguments)
 
-    monkeypatch.setattr("dpq_sklearn.ledger.access.with_release", slow_release)
+    monkeypatch.setattr("dpq_sklearn.ledger.access.new_row", slow_release)
     ledger = PrivacyLedger(eps=1.0)
     granted = []
 

@@ -17,7 +17,7 @@ import pytest
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger import file as ledger_file
-from dpq_sklearn.ledger.contents import Caps, LedgerError, new_contents
+from dpq_sklearn.ledger.contents import Caps, LedgerError, new_summary
 from dpq_sklearn.ledger.file import FileStore
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 
@@ -172,14 +172,14 @@ def test_creation_works_without_hard_links_and_never_replaces_a_ledger(path, mon
 
     monkeypatch.setattr(os, "link", no_links)
     ledger = make_ledger(path, 1)
-    FileStore(path).create(new_contents(ledger.caps, Neighbours.ROWS))
+    FileStore(path).create(new_summary(ledger.caps, Neighbours.ROWS))
     assert len(ledger.records()) == 1
 
 
 def test_the_first_of_two_that_create_wins(path):
     ledger = make_ledger(path, 1)
     caps = Caps(7.0, 0.0, None)
-    FileStore(path).create(new_contents(caps, Neighbours.ROWS))
+    FileStore(path).create(new_summary(caps, Neighbours.ROWS))
     assert PrivacyLedger(path).caps == ledger.caps
 
 

@@ -81,14 +81,14 @@ def in_the_middle(monkeypatch):
     """Let a spend stop between its check and its commit: (it is there, it may go on)."""
     is_there = threading.Event()
     may_go_on = threading.Event()
-    with_release = ledger_access.with_release
+    new_row = ledger_access.new_row
 
     def slow_release(*arguments, **keywords):
         is_there.set()
         assert may_go_on.wait(60)
-        return with_release(*arguments, **keywords)
+        return new_row(*arguments, **keywords)
 
-    monkeypatch.setattr(ledger_access, "with_release", slow_release)
+    monkeypatch.setattr(ledger_access, "new_row", slow_release)
     yield is_there, may_go_on
     may_go_on.set()
 

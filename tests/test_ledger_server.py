@@ -101,7 +101,7 @@ def test_a_commit_that_never_gets_an_answer_is_an_error_and_nothing_is_read(
 def test_a_lost_connection_before_the_commit_is_tried_again(line, address, server, monkeypatch):
     """By an administrator who ends the connection in the middle of the transaction."""
     ledger = PrivacyLedger(line.url, name=address.partition("#")[2], eps=1.0)
-    with_release = ledger_access.with_release
+    new_row = ledger_access.new_row
     n_attempts = []
 
     def ended_once(*arguments):
@@ -111,9 +111,9 @@ def test_a_lost_connection_before_the_commit_is_tried_again(line, address, serve
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE application_name = 'dpq_sklearn ledger'"
             )
-        return with_release(*arguments)
+        return new_row(*arguments)
 
-    monkeypatch.setattr(ledger_access, "with_release", ended_once)
+    monkeypatch.setattr(ledger_access, "new_row", ended_once)
     charge(ledger, LOSS, what="fit")
     assert len(n_attempts) == 2 and len(ledger.records()) == 1
 
@@ -143,15 +143,15 @@ def test_a_number_cannot_be_given_twice_even_without_the_lock(server, address, m
     contents = postgres.PostgresStore._contents
     monkeypatch.setattr(postgres.PostgresStore, "_contents", lambda *a, lock="": contents(*a))
     both_have_read = threading.Barrier(2)
-    with_release = ledger_access.with_release
+    new_row = ledger_access.new_row
     outcomes = []
 
     def together(*arguments):
         with contextlib.suppress(threading.BrokenBarrierError):
             both_have_read.wait(2)
-        return with_release(*arguments)
+        return new_row(*arguments)
 
-    monkeypatch.setattr(ledger_access, "with_release", together)
+    monkeypatch.setattr(ledger_access, "new_row", together)
 
     def spend():
         try:
@@ -286,15 +286,15 @@ def fit_until_killed(address, connection):
 
 def charge_slowly_until_killed(address, connection):
     """Charge again and again; tell before each, when it is in the transaction, and when it paid."""
-    with_release = ledger_access.with_release
+    new_row = ledger_access.new_row
     moments = random.Random()
 
     def slow_release(*arguments):
         connection.send("is inside")
         time.sleep(moments.uniform(0.0, 0.01))
-        return with_release(*arguments)
+        return new_row(*arguments)
 
-    ledger_access.with_release = slow_release
+    ledger_access.new_row = slow_release
     while True:
         connection.send("asks")
         charge(address, LOSS, what="fit")
@@ -413,15 +413,15 @@ def test_a_server_that_hangs_is_a_clear_error_in_bounded_time(own_server, monkey
     monkeypatch.setattr(postgres, "SECONDS_TO_CONNECT", 2)
     monkeypatch.setattr(postgres, "PAUSES_BEFORE_RETRIES", (0.1,))
     ledger = PrivacyLedger(own_server.new_ledger(), eps=1.0)
-    with_release = ledger_access.with_release
+    new_row = ledger_access.new_row
 
     def release_and_hang(*arguments):
         own_server.hang()
-        return with_release(*arguments)
+        return new_row(*arguments)
 
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(ledger_access, "with_release", release_and_hang)
+            patched.setattr(ledger_access, "new_row", release_and_hang)
             start = time.monotonic()
             with pytest.raises(LedgerError, match="cannot be used"):
                 charge(ledger, LOSS, what="fit")
@@ -449,7 +449,7 @@ def test_a_lock_that_is_held_too_long_is_an_error(server, address, monkeypatch):
 
 def test_a_client_that_hangs_in_its_transaction_is_put_out(address, monkeypatch):
     ledger = PrivacyLedger(address, eps=1.0)
-    with_release = ledger_access.with_release
+    new_row = ledger_access.new_row
     is_inside = threading.Event()
     may_go_on = threading.Event()
 
@@ -457,10 +457,10 @@ def test_a_client_that_hangs_in_its_transaction_is_put_out(address, monkeypatch)
         if not is_inside.is_set():
             is_inside.set()
             may_go_on.wait(60)
-        return with_release(*arguments)
+        return new_row(*arguments)
 
     monkeypatch.setattr(postgres, "SECONDS_TO_WAIT_FOR_THE_LOCK", 1.0)
-    monkeypatch.setattr(ledger_access, "with_release", hang)
+    monkeypatch.setattr(ledger_access, "new_row", hang)
     hanging = threading.Thread(target=charge, args=(ledger, LOSS), kwargs={"what": "late"})
     hanging.start()
     assert is_inside.wait(60)
@@ -544,7 +544,7 @@ def test_two_clients_of_different_versions_never_both_spend(server, monkeypatch)
     """The newer one brings the tables to its version while the older one is in a transaction."""
     url = server.new_database()
     ledger = PrivacyLedger(url, eps=1.0)
-    with_release = ledger_access.with_release
+    new_row = ledger_access.new_row
     migrations = []
 
     def migrate(*arguments):
@@ -563,17 +563,17 @@ def test_two_clients_of_different_versions_never_both_spend(server, monkeypatch)
         time.sleep(0.3)
         assert migrations == []  # it waits until the older client has committed
         threads.append(thread)
-        return with_release(*arguments)
+        return new_row(*arguments)
 
     threads = []
-    monkeypatch.setattr(ledger_access, "with_release", migrate)
+    monkeypatch.setattr(ledger_access, "new_row", migrate)
     charge(ledger, LOSS, what="by the older client")
     threads[0].join(60)
     assert migrations == [1]
     with pytest.raises(LedgerError, match="version 2 of the tables"):
         charge(ledger, LOSS, what="by the older client")
     monkeypatch.setattr(postgres, "VERSION", 2)
-    monkeypatch.setattr(ledger_access, "with_release", with_release)
+    monkeypatch.setattr(ledger_access, "new_row", new_row)
     charge(ledger, LOSS, what="by the newer client")
     assert len(ledger.records()) == 2
 

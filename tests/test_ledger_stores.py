@@ -100,7 +100,7 @@ def test_a_failure_inside_spends_nothing(place, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(ledger_access, "with_release", failing)
+        patched.setattr(ledger_access, "new_row", failing)
         with pytest.raises(KeyboardInterrupt):
             charge(ledger, pure(0.5), what="fit")
     assert ledger.records() == []
@@ -199,19 +199,46 @@ def test_records_hold_the_public_facts(place):
         (5e-324, 0.0, 0.0),
         (1.7976931348623157e308, 1e-300, 2.5e-308),
         (math.nextafter(1.0, 2.0), math.nextafter(1.0, 0.0), math.inf),
-        (math.inf, 0.0, math.inf),
+        (math.inf, 0.0, 0.5),
         (0.0, 0.0, -0.0),
     ],
 )
 def test_numbers_travel_exactly(place, numbers):
     ledger = PrivacyLedger(place)
     eps, delta, rho = numbers
-    loss = PrivacyLoss(eps, delta, rho, pure_eps=math.pi * 1e7)
+    loss = PrivacyLoss(eps, delta, rho, pure_eps=max(eps, math.pi * 1e7))
     charge(ledger, loss, what="fit")
     (record,) = ledger.records()
     assert (record.eps, record.delta, record.rho) == numbers
     assert record.pure_eps == loss.pure_eps
     assert math.copysign(1.0, record.rho) == 1.0
+
+
+def changed_after_its_check(**amounts):
+    """A loss that does not check itself again, such as one from a pickle of an earlier version."""
+    loss = PrivacyLoss(0.25, 1e-9, 0.01)
+    vars(loss).update(amounts)
+    return loss
+
+
+@pytest.mark.parametrize(
+    "amounts",
+    [
+        {"pure_eps": -1.0},
+        {"eps": -1.0},
+        {"rho": -1.0},
+        {"rho": math.nan},
+        {"delta": math.nan},
+        {"delta": 1.0},
+        {"eps": math.inf, "rho": math.inf, "pure_eps": math.inf},
+    ],
+)
+def test_an_impossible_cost_is_refused_before_anything_is_committed(place, amounts):
+    ledger = PrivacyLedger(place, eps=1.0, delta=1e-6)
+    for spend in (ledger.spend, lambda loss, what: charge(ledger, loss, what=what)):
+        with pytest.raises(ValueError, match=r"needs|must|cannot pay"):
+            spend(changed_after_its_check(**amounts), what="a refill")
+    assert ledger.records() == [] and ledger.spent().eps == 0.0
 
 
 def test_order_is_that_of_the_commits_when_the_clock_is_set_back(place, monkeypatch):
@@ -300,7 +327,7 @@ def test_one_that_exists_is_not_created_again(shared_place):
     ledger = PrivacyLedger(shared_place, eps=1.0)
     charge(ledger, pure(0.5), what="fit")
     before = opened(ledger).contents()
-    store_at(shared_place).create(before._replace(ledger_id="another", rows=()))
+    store_at(shared_place).create(before.summary._replace(ledger_id="another"))
     assert opened(ledger).contents() == before
 
 

@@ -9,6 +9,8 @@ from dpq_sklearn.accounting.events import Event, EventKind, counted, dp_event
 from dpq_sklearn.accounting.neighbours import Neighbours, checked_neighbours
 from dpq_sklearn.checks import checked_delta
 
+_ROUNDING = 2.0**-40  # amounts that differ by less than this share of them are equal
+
 
 @dataclass(frozen=True)
 class PrivacyLoss:
@@ -74,13 +76,18 @@ class PrivacyLoss:
     time: str | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self):
-        if not self.eps >= 0 or not 0 <= self.delta < 1 or not self.rho >= 0:
+        known = math.inf if self.pure_eps is None else self.pure_eps
+        if not (self.eps >= 0 and 0 <= self.delta < 1 and self.rho >= 0 and known >= 0):
             raise ValueError(
-                "PrivacyLoss needs eps >= 0, 0 <= delta < 1 and rho >= 0, got "
-                f"eps={self.eps}, delta={self.delta}, rho={self.rho}."
+                "PrivacyLoss needs eps >= 0, 0 <= delta < 1, rho >= 0 and pure_eps >= 0, got "
+                f"eps={self.eps}, delta={self.delta}, rho={self.rho}, pure_eps={self.pure_eps}."
+            )
+        if known < self.eps * (1 - _ROUNDING):
+            raise ValueError(
+                "PrivacyLoss needs pure_eps >= eps, because a release that is (pure_eps, 0)-DP is "
+                f"also (pure_eps, delta)-DP, got eps={self.eps}, pure_eps={self.pure_eps}."
             )
 
-        known = math.inf if self.pure_eps is None else self.pure_eps
         object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else known)
         object.__setattr__(self, "neighbours", checked_neighbours(self.neighbours))
 
@@ -176,12 +183,20 @@ def compose(losses):
     """Return the cost of several releases on the same data: everything adds up."""
     losses = list(losses)
     return PrivacyLoss(
-        eps=math.fsum(loss.eps for loss in losses),
-        delta=min(math.fsum(loss.delta for loss in losses), math.nextafter(1.0, 0.0)),
-        rho=math.fsum(loss.rho for loss in losses),
-        pure_eps=math.fsum(loss.pure_eps for loss in losses),
+        eps=_sum(loss.eps for loss in losses),
+        delta=min(_sum(loss.delta for loss in losses), math.nextafter(1.0, 0.0)),
+        rho=_sum(loss.rho for loss in losses),
+        pure_eps=_sum(loss.pure_eps for loss in losses),
         os_randomness=all(loss.os_randomness for loss in losses),
     )
+
+
+def _sum(amounts):
+    """Return the correctly rounded sum; infinity if it is beyond the largest float."""
+    try:
+        return math.fsum(amounts)
+    except OverflowError:
+        return math.inf
 
 
 def most_of_each(losses):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from dpq_sklearn.accounting.losses import compose
 from dpq_sklearn.accounting.neighbours import Neighbours
-from dpq_sklearn.ledger.contents import LedgerError, with_release
+from dpq_sklearn.ledger.contents import Contents, LedgerError, Row, Summary, new_row
 from dpq_sklearn.ledger.store import Store
 from dpq_sklearn.ledger.views import budget_left, eps_in_ledger, in_words, spent_of_caps
 
@@ -44,11 +44,17 @@ class LedgerAccess:
     ledger_id: str | None = field(default=None, compare=False)  # None: whichever was there first
     note: str | None = field(default=None, compare=False)
 
-    def contents(self):
-        """Return what the ledger holds."""
+    def contents(self) -> Contents:
+        """Return all contents of the ledger."""
         contents = self.store.read()
         self.refuse_other(contents)
         return contents
+
+    def summary(self) -> Summary:
+        """Return the budget and the totals of the ledger."""
+        summary = self.store.summary()
+        self.refuse_other(summary)
+        return summary
 
     def refuse_other(self, contents, neighbours=None):
         """Raise if the contents are of another ledger, or for other neighbours than these."""
@@ -68,19 +74,19 @@ class LedgerAccess:
                 'ledger with neighbours="rows" and another one with neighbours="people".'
             )
 
-    def refusal(self, losses, what, contents=None):
+    def refusal(self, losses, what, summary=None):
         """Return the error that refuses releases of these losses; None if the ledger can pay.
 
         Its text leaves out what they cost: a search prints a traceback for each different text.
         """
-        contents = contents or self.contents()
-        totals = spent_of_caps(contents, losses)
+        summary = summary or self.summary()
+        totals = spent_of_caps(summary, losses)
         if all(total <= cap * (1 + _SLACK) for _, total, cap in totals):
             return None
 
-        asked = replace(compose(losses), neighbours=contents.neighbours)
-        caps = contents.caps
-        left = budget_left(contents)
+        asked = replace(compose(losses), neighbours=summary.neighbours)
+        caps = summary.caps
+        left = budget_left(summary)
         words = f"eps={left.eps:g}"
         if caps.eps is None:
             words = f"rho={left.rho:g}"
@@ -103,20 +109,23 @@ class LedgerAccess:
 
         Return the loss with what the ledger counts for it.
         """
+        counted = []
 
-        def add_release(contents):
-            self.refuse_other(contents, loss.neighbours)
-            if error := self.refusal([loss], facts["what"], contents):
+        def next_row(summary: Summary) -> Row:
+            self.refuse_other(summary, loss.neighbours)
+            if error := self.refusal([loss], facts["what"], summary):
                 raise error
-            return with_release(contents, loss, facts)
+            # Everything that could fail happens before the commit.
+            counted[:] = [eps_in_ledger([loss], summary.caps)]
+            return new_row(summary, loss, facts)
 
-        contents = self.store.append(loss.release_id, add_release)
-        counted = eps_in_ledger([loss], contents.caps)
-        return replace(loss, ledger=self.store.place, eps_in_ledger=counted)
+        paid = replace(loss, ledger=self.store.place)
+        self.store.append(loss.release_id, next_row)
+        return replace(paid, eps_in_ledger=counted[0])
 
     def note_about_eps(self, losses):
         """Return a sentence if the ledger counts more eps for these losses than they state."""
-        caps = self.contents().caps
+        caps = self.summary().caps
         stated = compose(losses).eps
         counted = eps_in_ledger(losses, caps)
         if not counted > stated * (1 + _SLACK):

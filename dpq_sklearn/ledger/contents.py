@@ -1,23 +1,28 @@
-"""What a ledger holds, wherever it is kept: its budget, and a row for each release."""
+"""The contents of a ledger, independent of where it is stored: a budget and a row per release."""
 
 import json
+import math
 import secrets
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from dpq_sklearn.accounting.losses import PrivacyLoss
+from dpq_sklearn.accounting.neighbours import Neighbours
 
 
 class LedgerError(RuntimeError):
-    """A ledger cannot be used, for it is missing, locked, damaged, out of reach or the like.
+    """A ledger cannot be used: it is missing, locked, damaged, unreachable or the like.
 
     See Also
     --------
-    PrivacyLedger : What it is about.
-    BudgetExceededError : A ledger that can be used, but cannot pay.
+    PrivacyLedger : The ledger that raises this error.
+    BudgetExceededError : Raised by a ledger that works but cannot afford a release.
     """
 
 
 class Caps(NamedTuple):
-    """The budget of a ledger; None is no cap."""
+    """The budget of a ledger. None means no cap."""
 
     eps: float | None
     delta: float | None
@@ -25,7 +30,7 @@ class Caps(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One recorded release, as it is stored."""
+    """A recorded release, as it is stored."""
 
     id: int  # the number of the release in this ledger: 1, 2, 3, ...
     eps: float
@@ -33,62 +38,186 @@ class Row(NamedTuple):
     rho: float
     pure_eps: float
     os_randomness: int
-    facts: str  # a JSON object: time, release id, and whatever else is said about the release
+    facts: str  # a JSON object: time, release id, and other public facts about the release
 
     @property
-    def release_id(self):
-        """The id of the release; None if an earlier version recorded it."""
-        return json.loads(self.facts).get("release_id")
+    def release_id(self) -> str | None:
+        """The id of the release; None if an earlier version recorded it, or if it is unreadable."""
+        return readable_facts(self).get("release_id")
 
 
-class Contents(NamedTuple):
-    """All that a ledger holds."""
+class Totals(NamedTuple):
+    """Running totals of all releases, exact: adding a row never rounds.
+
+    Each sum is a tuple of floats that add up to it exactly, largest first. The tuple depends on the
+    value of the sum only, so totals that were updated row by row equal totals that were computed
+    at once.
+    """
+
+    n_releases: int = 0
+    eps: tuple[float, ...] = ()
+    delta: tuple[float, ...] = ()
+    rho: tuple[float, ...] = ()
+    pure_eps: tuple[float, ...] = ()
+    n_seeded: int = 0
+    n_invalid: int = 0  # rows with impossible amounts, which count as infinite
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "Totals":
+        """Return the totals of several rows."""
+        return cls().plus(*rows)
+
+    def plus(self, *rows: Row) -> "Totals":
+        """Return the totals with more rows."""
+        amounts = [_counted_amounts(row) for row in rows]
+        sums = self[1:5]
+        columns = zip(*amounts, strict=True) if amounts else [()] * len(sums)
+
+        return Totals(
+            self.n_releases + len(rows),
+            *(exact_sum((*parts, *more)) for parts, more in zip(sums, columns, strict=True)),
+            n_seeded=self.n_seeded + sum(not row.os_randomness for row in rows),
+            n_invalid=self.n_invalid + sum(not has_valid_amounts(row) for row in rows),
+        )
+
+    def loss(self) -> PrivacyLoss:
+        """Return the sums, rounded once, as the cost of all releases together."""
+        eps, delta, rho, pure_eps = (math.fsum(parts) for parts in self[1:5])
+        return PrivacyLoss(
+            eps=eps,
+            delta=min(delta, math.nextafter(1.0, 0.0)),
+            rho=rho,
+            pure_eps=pure_eps,
+            os_randomness=self.n_seeded == 0,
+        )
+
+
+class Summary(NamedTuple):
+    """A ledger without its rows: all that is needed to decide on the next release."""
 
     ledger_id: str
     created: str
     neighbours: str  # "rows" or "people"; earlier versions stored a sentence instead
     caps: Caps
-    rows: tuple
+    totals: Totals
 
-    def holds(self, release_id):
+
+class Contents(NamedTuple):
+    """A ledger with all its rows."""
+
+    ledger_id: str
+    created: str
+    neighbours: str
+    caps: Caps
+    rows: tuple[Row, ...]
+
+    @property
+    def summary(self) -> Summary:
+        """The same ledger with totals instead of rows."""
+        return Summary(*self[:4], Totals.of(self.rows))
+
+    def holds(self, release_id: str) -> bool:
         """Return whether the release with this id is recorded."""
         return any(row.release_id == release_id for row in self.rows)
 
 
-def new_contents(caps, neighbours):
-    """Return the contents of a ledger that nothing was spent from."""
-    return Contents(
+def exact_sum(amounts: Sequence[float]) -> tuple[float, ...]:
+    """Return floats that add up exactly to the sum of the amounts, which are not negative.
+
+    The first float is the correctly rounded sum, the second is the correctly rounded remainder, and
+    so on. A sum beyond the largest float is infinite.
+    """
+    parts: list[float] = []
+
+    try:
+        while rest := math.fsum((*amounts, *(-part for part in parts))):
+            if rest == math.inf:
+                return (math.inf,)
+            parts.append(rest)
+    except OverflowError:
+        return (math.inf,)
+    return tuple(parts)
+
+
+def has_valid_amounts(row: Row) -> bool:
+    """Return whether a row holds amounts that a release can have."""
+    try:
+        _checked_amounts(row)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _counted_amounts(row: Row) -> tuple[float, float, float, float]:
+    """Return the amounts of a row; a row with impossible amounts counts as infinitely expensive."""
+    if has_valid_amounts(row):
+        return row[1:5]
+    return math.inf, math.nextafter(1.0, 0.0), math.inf, math.inf
+
+
+def readable_facts(row: Row) -> dict[str, Any]:
+    """Return the facts of a row; an empty dict if they are not a JSON object."""
+    try:
+        facts = json.loads(row.facts)
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def new_summary(caps: Caps, neighbours: Neighbours) -> Summary:
+    """Return a ledger from which nothing was spent."""
+    return Summary(
         ledger_id=secrets.token_hex(16),
         created=_now(),
         neighbours=neighbours.value,
         caps=caps,
-        rows=(),
+        totals=Totals(),
     )
 
 
-def new_release_id():
+def new_release_id() -> str:
     """Return an id that no other release has."""
     return secrets.token_hex(16)
 
 
-def with_release(contents, loss, facts):
-    """Return the contents with one more release of this loss, and a dict of public facts."""
-    row = Row(
-        # The order of the commits: the clock may be set back, the order may not.
-        id=len(contents.rows) + 1,
-        eps=_stored_number(loss.eps),
-        delta=_stored_number(loss.delta),
-        rho=_stored_number(loss.rho),
-        pure_eps=_stored_number(loss.pure_eps),
+def new_row(summary: Summary, loss: PrivacyLoss, facts: dict[str, Any]) -> Row:
+    """Return the row of the next release, which has this loss and these public facts.
+
+    It raises a ValueError if the loss is not a possible cost, for example if it was changed after
+    it had checked itself: a negative amount would refill the budget.
+    """
+    eps, delta, rho, pure_eps = _checked_amounts(loss)
+
+    return Row(
+        # Numbers follow the order of the commits, which a clock that is set back does not change.
+        id=summary.totals.n_releases + 1,
+        eps=eps,
+        delta=delta,
+        rho=rho,
+        pure_eps=pure_eps,
         os_randomness=int(loss.os_randomness),
         facts=json.dumps({"time": _now(), "release_id": loss.release_id, **facts}),
     )
-    return contents._replace(rows=(*contents.rows, row))
 
 
-def _stored_number(cost):
-    return float(cost) + 0.0  # no negative zero: SQLite drops the sign
+def _checked_amounts(cost: PrivacyLoss | Row) -> tuple[float, float, float, float]:
+    """Return eps, delta, rho and pure_eps as floats that a release can have."""
+    # Adding 0.0 turns -0.0 into 0.0: SQLite drops the sign.
+    amounts = tuple(float(each) + 0.0 for each in (cost.eps, cost.delta, cost.rho, cost.pure_eps))
+    eps, delta, rho, pure_eps = amounts
+
+    if not (eps >= 0 and 0 <= delta < 1 and rho >= 0 and pure_eps >= 0):
+        raise ValueError(
+            "the cost of a release must satisfy eps >= 0, 0 <= delta < 1, rho >= 0 and "
+            f"pure_eps >= 0, got eps={eps}, delta={delta}, rho={rho}, pure_eps={pure_eps}."
+        )
+    if eps == rho == pure_eps == math.inf:
+        raise ValueError(
+            "the cost of a release must be finite in eps, rho or pure_eps, got infinity for all of "
+            "them: such a release has no privacy guarantee that a ledger could add up."
+        )
+    return amounts
 
 
-def _now():
+def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -56,7 +56,7 @@ class FileStore:
         """Return whether anything has this path."""
         return os.path.lexists(self.path)
 
-    def create(self, contents):
+    def create(self, new):
         """Make the file, complete or not at all. An existing file stays as it is."""
         journal = f"{self.path}-journal"
         if os.path.exists(journal):  # SQLite would roll it back into the new file
@@ -70,7 +70,8 @@ class FileStore:
         try:
             with _connection(self.path, draft) as connection:
                 connection.executescript(_NEW_FILE)
-                head = (*contents[:3], *contents.caps, _seal(contents))
+                contents = Contents(*new[:4], ())
+                head = (*new[:3], *new.caps, _seal(contents))
                 connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?, ?)", head)
                 connection.execute("COMMIT")
             _give_name(draft, self.path)
@@ -87,20 +88,24 @@ class FileStore:
         with _lock(self.path, exclusive=False):
             return _read_locked(self.path)
 
-    def append(self, release_id, add_release):
-        """Commit the release that `add_release(contents)` adds; or raise, and release nothing."""
+    def summary(self):
+        """Return the budget and the totals, verified."""
+        return self.read().summary
+
+    def append(self, release_id, next_row):
+        """Commit the row that `next_row(summary)` returns; or raise, and release nothing."""
         with _lock(self.path, exclusive=True):
             try:
-                return self._commit(add_release)
+                return self._commit(next_row).summary
             except LedgerError as failure:
                 self._refuse_if_recorded(release_id, failure)
                 raise
 
-    def _commit(self, add_release):
+    def _commit(self, next_row):
         with _connection(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
             before = _verified_contents(connection, self.path)
-            after = add_release(before)
+            after = before._replace(rows=(*before.rows, next_row(before.summary)))
             _insert_last_release(connection, self.path, after)
 
             # Only somebody who does not know our lock can have written since, after SQLite's lock

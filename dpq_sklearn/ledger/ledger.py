@@ -23,7 +23,7 @@ from dpq_sklearn.ledger.arguments import (
     checked_loss,
     checked_path,
 )
-from dpq_sklearn.ledger.contents import Caps, LedgerError, new_contents, new_release_id
+from dpq_sklearn.ledger.contents import Caps, LedgerError, new_release_id, new_summary
 from dpq_sklearn.ledger.file import FileStore
 from dpq_sklearn.ledger.memory import MemoryStore
 from dpq_sklearn.ledger.postgres import PostgresStore
@@ -32,7 +32,7 @@ from dpq_sklearn.ledger.views import (
     budget_left,
     in_words,
     plot_totals,
-    record_of,
+    records_of,
     sentence,
     spent_of_caps,
     total_of,
@@ -103,7 +103,7 @@ class PrivacyLedger:
     def __init__(self, path=None, eps=None, delta=None, rho=None, *, neighbours=None, name=None):
         caps = checked_caps(eps, delta, rho)
         neighbours = None if neighbours is None else checked_neighbours(neighbours)
-        new = new_contents(caps, neighbours or Neighbours.ROWS)
+        new = new_summary(caps, neighbours or Neighbours.ROWS)
 
         store = store_at(path, name, new.ledger_id)
         if not store.exists():
@@ -128,12 +128,12 @@ class PrivacyLedger:
     @property
     def caps(self):
         """The budget: a tuple (eps, delta, rho) with None for no cap."""
-        return self._access.contents().caps
+        return self._access.summary().caps
 
     @property
     def neighbours(self):
         """Which datasets are neighbours in all its releases, as in :class:`PrivacyLoss`."""
-        return Neighbours(self._access.contents().neighbours)
+        return Neighbours(self._access.summary().neighbours)
 
     def with_note(self, note):
         """Return this ledger with a note that is written into every record made through it.
@@ -158,7 +158,7 @@ class PrivacyLedger:
         -------
         total : PrivacyLoss
         """
-        return total_of(self._access.contents())
+        return total_of(self._access.summary())
 
     def remaining(self):
         """Return what is left: a release of so much pure eps fits, or one of so much rho.
@@ -172,7 +172,7 @@ class PrivacyLedger:
             The rho is None where the ledger counts pure eps alone: it has a cap on eps, and
             ``delta=0``.
         """
-        return budget_left(self._access.contents())
+        return budget_left(self._access.summary())
 
     def check(self, eps=None, *, delta=0.0, rho=None):
         """Return whether a release of this cost, or a whole search, would fit. Nothing is spent.
@@ -191,14 +191,14 @@ class PrivacyLedger:
         -------
         fits : bool
         """
-        contents = self._access.contents()
+        summary = self._access.summary()
         losses = planned_losses(eps)
 
         if losses is None:
-            loss = checked_loss(eps, delta, rho, contents.neighbours)
-            self._access.refuse_other(contents, loss.neighbours)
+            loss = checked_loss(eps, delta, rho, summary.neighbours)
+            self._access.refuse_other(summary, loss.neighbours)
             losses = [loss]
-        return self._access.refusal(losses, "it", contents) is None
+        return self._access.refusal(losses, "it", summary) is None
 
     def spend(self, eps=None, *, delta=0.0, rho=None, what, columns=None, detail=None, note=None):
         """Record a release that is made elsewhere. Call it before looking at the data.
@@ -230,8 +230,7 @@ class PrivacyLedger:
         -------
         records : list of named tuples of public facts
         """
-        contents = self._access.contents()
-        return [record_of(row, contents.caps) for row in contents.rows]
+        return records_of(self._access.contents())
 
     def to_frame(self):
         """Return all recorded releases as a table.
@@ -280,7 +279,7 @@ class PrivacyLedger:
     def __repr__(self):
         scope = ", for this process only" if self.path is None else ""
         try:
-            words = sentence(self._access.contents())
+            words = sentence(self._access.summary())
         except LedgerError as error:  # an object must always be printable
             words = error
         return f"<PrivacyLedger {self._access.store.place}{scope}: {words}>"
@@ -288,7 +287,7 @@ class PrivacyLedger:
     def _repr_html_(self):
         text = html.escape(repr(self)[1:-1])
         with suppress(LedgerError):
-            shares = [spent / cap for _, spent, cap in spent_of_caps(self._access.contents())]
+            shares = [spent / cap for _, spent, cap in spent_of_caps(self._access.summary())]
             text += f'<br><meter value="{max(shares):.3f}"></meter>' if shares else ""
         return f"<div>{text}</div>"
 

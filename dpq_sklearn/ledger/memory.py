@@ -1,18 +1,20 @@
-"""Ledgers in the memory of the process that made them; copies and pickles only hold an id."""
+"""Ledgers in the memory of the process that created them. Copies and pickles only hold an id."""
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpq_sklearn.ledger.contents import LedgerError
+from dpq_sklearn.ledger.contents import Contents, LedgerError, Row, Summary
 
-# By process and ledger id: a forked process inherits the dict, but not its parent's number. Numbers
-# come back, though, and a grandchild may have its grandparent's: each child forgets all ledgers.
-_LEDGERS = {}
+# Keyed by process and ledger id: a forked process inherits the dict, but has another process id.
+# Process ids are reused, and a grandchild may have its grandparent's id, so each child forgets all
+# ledgers.
+_LEDGERS: dict[tuple[int, str], tuple[Summary, list[Row]]] = {}
 _LOCK = threading.Lock()
 
 
-def _forget():
+def _forget() -> None:
     global _LOCK
     _LEDGERS.clear()
     _LOCK = threading.Lock()  # another thread of the parent may have held it
@@ -29,20 +31,42 @@ class MemoryStore:
     ledger_id: str
 
     @property
-    def place(self):
+    def place(self) -> str:
         """The place as messages name it."""
         return "in memory"
 
-    def exists(self):
-        """Return whether this process has made the ledger."""
+    def exists(self) -> bool:
+        """Return whether this process has created the ledger."""
         return self._key in _LEDGERS
 
-    def create(self, contents):
-        """Make a new ledger with these contents."""
-        _LEDGERS[self._key] = contents
+    def create(self, new: Summary) -> None:
+        """Create the ledger."""
+        _LEDGERS[self._key] = (new, [])
 
-    def read(self):
-        """Return the contents of a ledger that this process has made."""
+    def read(self) -> Contents:
+        """Return all contents of a ledger that this process has created."""
+        with _LOCK:
+            summary, rows = self._entry()
+            return Contents(*summary[:-1], tuple(rows[: summary.totals.n_releases]))
+
+    def summary(self) -> Summary:
+        """Return the budget and the totals."""
+        return self._entry()[0]
+
+    def append(self, release_id: str, next_row: Callable[[Summary], Row]) -> Summary:
+        """Keep the row that `next_row(summary)` returns, unless it raises."""
+        with _LOCK:
+            before, rows = self._entry()
+            row = next_row(before)
+            after = before._replace(totals=before.totals.plus(row))
+
+            # The row that is not counted yet is cut off if an interrupt hits between the two lines.
+            del rows[before.totals.n_releases :]
+            rows.append(row)
+            _LEDGERS[self._key] = (after, rows)
+        return after
+
+    def _entry(self) -> tuple[Summary, list[Row]]:
         try:
             return _LEDGERS[self._key]
         except KeyError:
@@ -52,13 +76,6 @@ class MemoryStore:
                 "share."
             ) from None
 
-    def append(self, release_id, add_release):
-        """Keep and return what `add_release(contents)` returns, unless it raises."""
-        with _LOCK:
-            contents = add_release(self.read())
-            _LEDGERS[self._key] = contents
-        return contents
-
     @property
-    def _key(self):
+    def _key(self) -> tuple[int, str]:
         return os.getpid(), self.ledger_id

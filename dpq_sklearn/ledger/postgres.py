@@ -70,9 +70,13 @@ class PostgresStore:
         """Return the contents: a snapshot of one moment."""
         return self._retried(self._read_once)
 
-    def append(self, release_id, add_release):
-        """Commit the release that `add_release(contents)` adds, once; or raise."""
-        spend = _Spend(self, release_id, add_release)
+    def summary(self):
+        """Return the budget and the totals."""
+        return self.read().summary
+
+    def append(self, release_id, next_row):
+        """Commit the row that `next_row(summary)` returns, once; or raise."""
+        spend = _Spend(self, release_id, next_row)
         try:
             return self._retried(spend.attempt)
         except LedgerError as error:
@@ -227,22 +231,24 @@ class PostgresStore:
 class _Spend:
     """One release that is to be paid once, however many attempts it takes."""
 
-    def __init__(self, store, release_id, add_release):
+    def __init__(self, store, release_id, next_row):
         self.store = store
         self.release_id = release_id
-        self.add_release = add_release
+        self.next_row = next_row
         self.is_in_doubt = False
 
     def attempt(self):
-        """Append the release, unless an earlier attempt has done so; return the contents."""
+        """Append the release, unless an earlier attempt has done so; return the totals."""
         with self.store._transaction() as cursor:
-            before = self.store._contents(cursor, lock="FOR UPDATE")
-            if self.is_in_doubt and before.holds(self.release_id):
+            contents = self.store._contents(cursor, lock="FOR UPDATE")
+            before = contents.summary
+            if self.is_in_doubt and contents.holds(self.release_id):
                 return before
             self.is_in_doubt = False
 
-            after = self.add_release(before)
-            cursor.execute(_APPEND, (after.ledger_id, *after.rows[-1], self.release_id))
+            row = self.next_row(before)
+            after = before._replace(totals=before.totals.plus(row))
+            cursor.execute(_APPEND, (after.ledger_id, *row, self.release_id))
             self.is_in_doubt = True
             _commit(cursor)
             self.is_in_doubt = False

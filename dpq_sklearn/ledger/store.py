@@ -1,31 +1,40 @@
-"""What a store of a ledger can do. There are three: a file, a server, and this process's memory."""
+"""The methods of a ledger's store. There are three stores: a file, a server, and memory."""
 
+from collections.abc import Callable
 from typing import Protocol
+
+from dpq_sklearn.ledger.contents import Contents, Row, Summary
 
 
 class Store(Protocol):
-    """Where one ledger is kept. Two stores are equal if they are the same place.
+    """A place that holds one ledger. Two stores are equal if they are the same place.
 
-    A store holds no state but where it is, so that copies and pickles mean the same ledger. What
-    goes wrong is a `LedgerError` that names the place.
+    A store has no state except its place, so copies and pickles refer to the same ledger. All
+    failures are raised as a `LedgerError` that names the place.
     """
 
     @property
     def place(self) -> str:
-        """The place as messages name it; never with a password."""
+        """The place as messages name it, without a password."""
 
-    def exists(self):
+    def exists(self) -> bool:
         """Return whether a ledger is there."""
 
-    def create(self, contents):
-        """Make a ledger with these contents, complete or not at all; one that is there stays."""
+    def create(self, new: Summary) -> None:
+        """Create a ledger without releases, completely or not at all.
 
-    def read(self):
-        """Return the `Contents`, verified."""
+        A ledger that exists already is left unchanged.
+        """
 
-    def append(self, release_id, add_release):
-        """Commit the release that `add_release(contents)` adds, for good and once; return it all.
+    def read(self) -> Contents:
+        """Return all contents after verifying them."""
 
-        The contents are read, added to and committed under one lock. Whatever is raised, nothing
-        may be released: if it is `add_release` that raises, nothing was spent either.
+    def summary(self) -> Summary:
+        """Return the budget and the verified totals, without reading every row if possible."""
+
+    def append(self, release_id: str, next_row: Callable[[Summary], Row]) -> Summary:
+        """Commit the row that `next_row(summary)` returns, durably and once; return the new totals.
+
+        The store reads the totals, adds the row and commits under one lock. If this method raises,
+        nothing may be released; if `next_row` raises, nothing was spent either.
         """

@@ -1,20 +1,37 @@
-"""What a ledger holds: as totals, as records and in words."""
+"""Readable views of a ledger: totals, records, sentences and a plot."""
 
-import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple
 
-from dpq_sklearn.accounting.conversions import eps_of_pure, rho_of_approximate_dp
-from dpq_sklearn.accounting.losses import best_composition, compose
+import numpy as np
+
+from dpq_sklearn.accounting.conversions import (
+    eps_of_pure,
+    eps_of_zcdp_each,
+    rho_of_approximate_dp,
+)
+from dpq_sklearn.accounting.losses import PrivacyLoss, best_composition
 from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.ledger.contents import (
+    Caps,
+    Contents,
+    Row,
+    Summary,
+    Totals,
+    has_valid_amounts,
+    readable_facts,
+)
 
 
 class BudgetLeft(NamedTuple):
-    """What surely still fits: a release of so much pure eps, or one of so much rho.
+    """The guaranteed remaining budget: a release of this pure eps, or of this rho, still fits.
 
-    The rho is None where a release fits by its eps alone, as with a cap on eps and ``delta=0``.
+    The rho is None if the ledger counts the eps of a release only, which is the case with a cap on
+    eps and ``delta=0``.
     """
 
     eps: float
@@ -22,11 +39,11 @@ class BudgetLeft(NamedTuple):
 
 
 class LedgerRecord(NamedTuple):
-    """One release in a ledger: public facts only."""
+    """A release in a ledger: public facts only."""
 
-    time: datetime
+    time: datetime | None  # None if the record cannot be read
     what: str
-    columns: tuple | int | None
+    columns: tuple[str, ...] | int | None
     detail: str | None
     eps: float
     delta: float
@@ -36,97 +53,146 @@ class LedgerRecord(NamedTuple):
     seeded: bool
     note: str | None
     release_id: str | None  # None if it was recorded before releases had ids
-    eps_in_ledger: float  # what the ledger counts for it alone, at its own delta
+    eps_in_ledger: float  # the eps that the ledger counts for it alone, at the ledger's delta
 
 
-def total_of(contents, more=()):
-    """Return what all releases of a ledger cost together, and those of `more` losses too."""
-    total = best_composition((*contents.rows, *more), contents.caps.delta)
-    return replace(total, neighbours=contents.neighbours)
+UNREADABLE = "(a record that cannot be read)"
 
 
-def spent_of_caps(contents, more=()):
-    """Return the unit of each cap, the total in it, and the cap."""
-    total = total_of(contents, more)
-    caps = contents.caps
+def total_of(summary: Summary, more: Iterable[PrivacyLoss] = ()) -> PrivacyLoss:
+    """Return the cost of all releases of a ledger together, and of `more` losses."""
+    losses = (summary.totals.loss(), *more)
+    return replace(best_composition(losses, summary.caps.delta), neighbours=summary.neighbours)
+
+
+def spent_of_caps(
+    summary: Summary, more: Iterable[PrivacyLoss] = ()
+) -> list[tuple[str, float, float]]:
+    """Return the unit of each cap, the total in this unit, and the cap."""
+    total = total_of(summary, more)
+    caps = summary.caps
     amounts = (("eps", total.eps, caps.eps), ("rho", total.rho, caps.rho))
-    return [amount for amount in amounts if amount[-1] is not None]
+    return [(unit, spent, cap) for unit, spent, cap in amounts if cap is not None]
 
 
-def eps_in_ledger(losses, caps):
-    """Return the eps that a ledger with these caps counts for releases, if there are no others."""
+def eps_in_ledger(losses: Iterable[PrivacyLoss], caps: Caps) -> float:
+    """Return the eps that a ledger with these caps counts for releases if there are no others."""
     return best_composition(losses, caps.delta).eps
 
 
-def budget_left(contents):
-    """Return the largest pure eps, and the largest rho, that are not refused."""
-    caps = contents.caps
-    sums = compose(contents.rows)
+def budget_left(summary: Summary) -> BudgetLeft:
+    """Return the largest pure eps and the largest rho that the ledger does not refuse."""
+    caps = summary.caps
+    spent = summary.totals.loss()
     is_pure = caps.eps is not None and caps.delta == 0
     eps = math.inf
     rho = math.inf
 
-    if is_pure:
-        eps = max(caps.eps - sums.pure_eps, 0.0)
+    if caps.eps is not None and caps.delta == 0:
+        eps = max(caps.eps - spent.pure_eps, 0.0)
     elif caps.eps is not None:
-        rho = max(rho_of_approximate_dp(caps.eps, caps.delta) - sums.rho, 0.0)
-        eps = max(caps.eps - sums.pure_eps, eps_of_pure(rho))
+        rho = max(rho_of_approximate_dp(caps.eps, caps.delta) - spent.rho, 0.0)
+        eps = max(caps.eps - spent.pure_eps, eps_of_pure(rho))
 
     if caps.rho is not None:
-        rho_left = max(caps.rho - sums.rho, 0.0)
+        rho_left = max(caps.rho - spent.rho, 0.0)
         rho = min(rho, rho_left)
         eps = min(eps, eps_of_pure(rho_left))
 
     return BudgetLeft(eps, None if is_pure else rho)
 
 
-def record_of(row, caps):
-    """Return a stored row as people read it."""
-    facts = {"release_id": None} | json.loads(row.facts)
-    facts["time"] = datetime.fromisoformat(facts["time"])
-    if isinstance(facts["columns"], list):
-        facts["columns"] = tuple(facts["columns"])
+def records_of(contents: Contents) -> list[LedgerRecord]:
+    """Return all rows in the form in which people read them."""
+    each_eps = _eps_of_each(contents.rows, contents.caps.delta)
+    return [_record_of(row, eps) for row, eps in zip(contents.rows, each_eps, strict=True)]
+
+
+def _eps_of_each(rows: Sequence[Row], delta: float | None) -> list[float]:
+    """Return the eps that a ledger with this delta counts for each row alone."""
+    rows = [row if has_valid_amounts(row) else _infinitely_expensive(row) for row in rows]
+    if delta is None:
+        return [row.eps for row in rows]
+
+    pure_eps = np.array([row.pure_eps for row in rows])
+    from_rho = eps_of_zcdp_each(np.array([row.rho for row in rows]), delta)
+    return np.minimum(pure_eps, from_rho).tolist()
+
+
+def _infinitely_expensive(row: Row) -> Row:
+    return row._replace(eps=math.inf, delta=0.0, rho=math.inf, pure_eps=math.inf)
+
+
+def _record_of(row: Row, eps_in_ledger: float) -> LedgerRecord:
+    facts = readable_facts(row)
+    columns = facts.get("columns")
 
     return LedgerRecord(
+        time=_time_of(facts.get("time")),
+        what=_text_of(facts.get("what"), UNREADABLE),
+        columns=tuple(map(str, columns)) if isinstance(columns, list) else _count_of(columns),
+        detail=_text_of(facts.get("detail"), None),
         eps=row.eps,
         delta=row.delta,
         rho=row.rho,
         pure_eps=row.pure_eps,
+        account=_text_of(facts.get("account"), ""),
         seeded=not row.os_randomness,
-        eps_in_ledger=eps_in_ledger([row], caps),
-        **facts,
+        note=_text_of(facts.get("note"), None),
+        release_id=_text_of(facts.get("release_id"), None),
+        eps_in_ledger=eps_in_ledger,
     )
 
 
-def sentence(contents):
+def _time_of(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _text_of(value: Any, default: Any) -> Any:
+    return value if isinstance(value, str) else default
+
+
+def _count_of(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def sentence(summary: Summary) -> str:
     """Return how much of which budget was spent in how many releases."""
-    parts = [f"{spent:g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(contents)]
-    spent = " and ".join(parts) or in_words(total_of(contents))
+    parts = [f"{spent:g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(summary)]
+    spent = " and ".join(parts) or in_words(total_of(summary))
 
-    n_releases = len(contents.rows)
-    releases = "1 release" if n_releases == 1 else f"{n_releases} releases"
-    is_about_people = Neighbours(contents.neighbours) is Neighbours.PEOPLE
-    return f"{spent} spent in {releases}{' about people' * is_about_people}"
+    totals = summary.totals
+    releases = "1 release" if totals.n_releases == 1 else f"{totals.n_releases} releases"
+    is_about_people = Neighbours(summary.neighbours) is Neighbours.PEOPLE
+    text = f"{spent} spent in {releases}{' about people' * is_about_people}"
+
+    if not parts:
+        text += " without a cap"
+    if totals.n_invalid:
+        text += f"; {totals.n_invalid} with impossible amounts, which count as infinite"
+    return text
 
 
-def in_words(cost):
-    """Return a cost, or those caps that there are, with their names."""
+def in_words(cost: Caps | PrivacyLoss) -> str:
+    """Return the amounts of a cost, or the caps that are set, with their names."""
     amounts = [(name, getattr(cost, name)) for name in ("eps", "delta", "rho")]
     words = [f"{name}={amount:g}" for name, amount in amounts if amount is not None]
     return ", ".join(words) or "no caps"
 
 
-def plot_totals(contents, title, ax):
+def plot_totals(contents: Contents, title: str, ax: Any) -> None:
     """Draw the total after each release, and the cap, into Matplotlib's `ax`."""
     from matplotlib.ticker import MaxNLocator
 
     caps = contents.caps
     unit = "rho" if caps.eps is None and caps.rho is not None else "eps"
     cap = getattr(caps, unit)
-    numbers = range(len(contents.rows) + 1)
-    totals = [getattr(best_composition(contents.rows[:n], caps.delta), unit) for n in numbers]
+    totals = _running_totals(contents, unit)
 
-    ax.stairs(totals, [-0.5, *(n + 0.5 for n in numbers)], fill=True, alpha=0.6)
+    ax.stairs(totals, [-0.5, *(n + 0.5 for n in range(len(totals)))], fill=True, alpha=0.6)
     if cap is not None:
         ax.axhline(cap, color="black", linestyle="--", label=f"cap: {unit} = {cap:g}")
         ax.legend(loc="lower right")
@@ -134,3 +200,15 @@ def plot_totals(contents, title, ax):
     ax.set(xlabel="releases", ylabel=f"total {unit}", title=title)
     ax.set(xlim=(0, max(len(contents.rows), 1) + 0.5), ylim=(0, None))
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))  # there are no half releases
+
+
+def _running_totals(contents: Contents, unit: str) -> list[float]:
+    """Return the total in this unit before the first release and after each release."""
+    steps = accumulate(contents.rows, Totals.plus, initial=Totals())
+    losses = [totals.loss() for totals in steps]
+    if unit == "rho" or contents.caps.delta is None:
+        return [getattr(loss, unit) for loss in losses]
+
+    pure_eps = np.array([loss.pure_eps for loss in losses])
+    from_rho = eps_of_zcdp_each(np.array([loss.rho for loss in losses]), contents.caps.delta)
+    return np.minimum(pure_eps, from_rho).tolist()
