@@ -32,6 +32,7 @@ from dpq_sklearn.accounting.conversions import eps_of_zcdp
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.estimators.noise_warning import n_piled_up
 from dpq_sklearn.estimators.report import verdict
+from dpq_sklearn.forecast import enough_data
 from dpq_sklearn.forecast.enough_data import (
     AUTO_BINS,
     LOST,
@@ -425,30 +426,75 @@ def test_a_choice_by_the_true_count_would_be_found_out():
 # The warning
 
 
+def noisy_fit(estimator, X):
+    """Return the one warning of a fit as text, and the advice of its report."""
+    (warning,) = noise_warnings_of(lambda: estimator.fit(X))
+    (advice,) = set(estimator.quality_report()["advice"]) - {""}
+    return str(warning.message), advice
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_the_warning_says_how_bad_it_is_and_what_would_help(seed):
+def test_the_warning_names_the_cause_and_the_report_how_much_each_step_helps(seed):
     X = load_breast_cancer().data
-    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(random_state=seed).fit(X))
+    text, advice = noisy_fit(DPKBinsDiscretizer(random_state=seed), X)
+    assert text == (
+        "The released edges are mostly noise: on average, an edge is expected to be more than half "
+        "a bin off, because the data are too few for this budget. Consider fewer bins, "
+        "delta=1e-6, public bounds, known decimals, public rows as prior, fewer features or a "
+        "larger eps. quality_report() has the expected errors and how much each of these steps "
+        "would help."
+    )
     assert re.fullmatch(
-        r"about [3-9]\d0 rows, 30 features: an edge is expected to be [12]\.\d bins off\. Use "
         r"delta=1e-6 \(error [2-9]\.?\d? times smaller\), .*2 bins,.* fewer features or a larger "
-        r"eps\.",
-        str(warning.message),
+        r"eps",
+        advice,
     )
     assert issubclass(PrivacyNoiseWarning, UserWarning)
+
+
+@pytest.mark.parametrize(("action", "n_shown"), [("default", 1), ("always", 10), ("ignore", 0)])
+def test_a_search_warns_once_unless_a_filter_asks_for_more(action, n_shown, rng):
+    """The texts held released numbers, and scikit-learn clears Python's memory of warnings."""
+    X = rng.normal(size=(200, 10))
+    pipeline = make_pipeline(DPKBinsDiscretizer(eps=1.0), LogisticRegression())
+    grid = {"dpkbinsdiscretizer__n_bins": [4, 8, 16]}
+    search = GridSearchCV(pipeline, grid, cv=3)
+
+    enough_data._shown.clear()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter(action, PrivacyNoiseWarning)
+        search.fit(X, X[:, 0] > 0)
+    assert sum(warning.category is PrivacyNoiseWarning for warning in seen) == n_shown
+
+
+def test_a_warning_that_is_an_error_stays_one(rng):
+    X = rng.normal(size=(50, 10))
+    for _ in range(2):
+        with warnings.catch_warnings(), pytest.raises(PrivacyNoiseWarning):
+            warnings.simplefilter("error", PrivacyNoiseWarning)
+            DPKBinsDiscretizer(eps=0.1, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_advice_is_sorted_by_the_numbers_it_shows(seed, rng):
+    X = rng.normal(size=(300, 10))
+    _, advice = noisy_fit(DPKBinsDiscretizer(random_state=seed), X)
+    shown = [float(times) for times in re.findall(r"error ([\d.]+) times smaller", advice)]
+    assert len(shown) >= 2
+    assert shown == sorted(shown, reverse=True)
 
 
 @pytest.mark.parametrize(
     ("estimator", "words", "others"),
     [
-        (DPKBinsDiscretizer(8, eps=None, rho=1e-5), "a larger rho.", ["delta", "eps"]),
-        (DPKBinsDiscretizer(8, eps=0.1, delta=1e-5), "a larger eps.", ["delta"]),
-        (DPKBinsDiscretizer(2, eps=0.1), "Use 100 public rows as prior", ["2 bins", "4 bins"]),
+        (DPKBinsDiscretizer(8, eps=None, rho=1e-5), "a larger rho", ["delta", "eps"]),
+        (DPKBinsDiscretizer(8, eps=0.1, delta=1e-5), "a larger eps", ["delta"]),
+        (DPKBinsDiscretizer(2, eps=0.1), "100 public rows as prior", ["2 bins", "4 bins"]),
         (DPKBinsDiscretizer("auto", eps=3), "delta=1e-6 (error", ["2 bins", "4 bins"]),
         (DPQuantileTransformer(63, eps=20), "3 quantiles, ", ["1 quantiles"]),
         (DPQuantileTransformer(eps=3), "delta=1e-6 (error", [" quantiles"]),
         (DPKBinsDiscretizer(5, eps=10), "public bounds (error 1.", []),
-        (DPKBinsDiscretizer(5, eps=10, bounds=(-5, 5)), "decimals that are known", ["bounds"]),
+        (DPKBinsDiscretizer(5, eps=10, bounds=(-5, 5)), "known decimals", ["bounds"]),
         (DPKBinsDiscretizer(5, eps=10, decimals=0), "public bounds", ["decimals"]),
         (DPKBinsDiscretizer(3, eps=2, prior=np.eye(50, 20)), "delta=1e-6", ["prior", "bounds"]),
         (DPKBinsDiscretizer(2, eps=1e-5), "fewer features or a larger eps", ["delta"]),
@@ -457,38 +503,40 @@ def test_the_warning_says_how_bad_it_is_and_what_would_help(seed):
 )
 def test_the_advice_is_what_applies(estimator, words, others, rng):
     X, estimator = rng.normal(size=(60, 20)), clone(estimator).set_params(random_state=0)
-    (warning,) = noise_warnings_of(lambda: estimator.fit(X))
-    assert words in str(warning.message)
-    assert not any(other in step for other in others for step in steps_of(warning))
+    text, advice = noisy_fit(estimator, X)
+    assert words in advice
+    assert not any(other in step for other in others for step in steps_of(advice))
+    named = text.partition("Consider ")[2].partition(". quality_report")[0]
+    for step in steps_of(advice):  # the warning names the same steps, without numbers
+        assert re.sub(r"^(100|\d+(?= bins| quantiles)) ?", "", step).split()[0] in named
 
 
-def steps_of(warning):
-    """Return the advice of a warning, without how much it buys."""
-    advice = str(warning.message).partition("off. Use ")[2]
+def steps_of(advice):
+    """Return the steps of an advice, without how much they help."""
     return re.sub(r" \(.*?\)", "", advice).split(", ")
 
 
 def test_the_best_advice_comes_first(monkeypatch):
     """What each step buys on 300 x 12 was measured: examples/benchmarks/advice.py."""
     released_alike(monkeypatch, 300)
-    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer().fit(np.zeros((3, 12))))
-    assert steps_of(warning) == [
-        "delta=1e-6",
+    _, advice = noisy_fit(DPKBinsDiscretizer(), np.zeros((3, 12)))
+    assert steps_of(advice) == [
         "100 public rows as prior",
+        "delta=1e-6",
         "public bounds",
-        "decimals that are known",
+        "known decimals",
         "2 bins",
-        "fewer features or a larger eps.",
+        "fewer features or a larger eps",
     ]
     known = {"bounds": (0, 9), "decimals": 0, "prior": np.ones((9, 12)), "delta": 1e-6}
-    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(40, **known).fit(np.zeros((3, 12))))
-    assert steps_of(warning) == ["4 bins", "fewer features or a larger eps."]
+    _, advice = noisy_fit(DPKBinsDiscretizer(40, **known), np.zeros((3, 12)))
+    assert steps_of(advice) == ["4 bins", "fewer features or a larger eps"]
 
 
 def test_a_ledger_that_would_count_a_delta_as_more_eps_is_named(rng):
     X = rng.normal(size=(300, 12))
     without, beside_ledger = (
-        str(noise_warnings_of(lambda: DPKBinsDiscretizer(random_state=0, ledger=ledger).fit(X))[0])  # noqa: B023
+        noisy_fit(DPKBinsDiscretizer(random_state=0, ledger=ledger), X)[1]
         for ledger in (None, PrivacyLedger(eps=2))
     )
     assert "ledger" not in without and "delta=1e-6" in without
@@ -518,18 +566,17 @@ def test_types_that_one_row_turns_from_int_to_float_advise_nothing_else(estimato
 def test_one_feature_is_not_told_to_be_fewer(rng):
     X = rng.normal(size=(60, 1))
     estimator = DPKBinsDiscretizer(16, eps=0.1, delta=1e-5, random_state=0)
-    (warning,) = noise_warnings_of(lambda: estimator.fit(X))
-    assert "1 feature: " in str(warning.message) and "fewer features" not in str(warning.message)
+    text, advice = noisy_fit(estimator, X)
+    assert "fewer features" not in text + advice
 
 
 def test_a_count_that_is_noise_itself_says_so(rng):
-    X = rng.normal(size=(60, 5))
-    (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(eps=0.1, random_state=0).fit(X))
-    assert re.match(r"fewer than about [\d,]+ rows, 5 features", str(warning.message))
-    (warning,) = noise_warnings_of(
-        lambda: DPKBinsDiscretizer(eps=1.0, random_state=0).fit(rng.normal(size=(200, 9)))
-    )
-    assert re.match(r"about [\d,]+ ± 91 rows, 9 features", str(warning.message))
+    fitted = DPKBinsDiscretizer(eps=0.1, random_state=0).fit(rng.normal(size=(60, 5)))
+    (caveat,) = set(fitted.quality_report()["caveat"])
+    assert re.match(r"fewer than about [\d,]+ rows, ", caveat)
+    fitted = DPKBinsDiscretizer(eps=1.0, random_state=0).fit(rng.normal(size=(200, 9)))
+    (caveat,) = set(fitted.quality_report()["caveat"])
+    assert re.match(r"about [\d,]+ ± 91 rows, ", caveat)
 
 
 @pytest.mark.parametrize(
@@ -604,10 +651,9 @@ def test_auto_warns_or_works_on_small_tables(load):
 
 def test_edges_that_pile_up_on_a_bound_are_warned_of(rng):
     X = rng.lognormal(3, 1, size=(5000, 3))
-    low, high = "in 3 of 3 features: most rows are there or beyond", "in 1 of 3 features"
-    for bounds, words in [((-5, 0.1), low), ([(0, 0.1), None, (0, None)], high)]:
+    for bounds in [(-5, 0.1), [(0, 0.1), None, (0, None)]]:
         (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(bounds=bounds).fit(X))  # noqa: B023
-        assert "all edges lie on a bound " + words in str(warning.message)
+        assert "All edges of a feature lie on one of its bounds, so most" in str(warning.message)
 
 
 @pytest.mark.parametrize("factor", [1e40, -1e40, np.inf])
@@ -616,16 +662,16 @@ def test_rows_beyond_the_scale_are_not_told_to_drop_bounds(rng, factor, bounds):
     X = np.c_[-np.ones(5000), rng.lognormal(3, 1, size=(5000, 2)) * factor]
     (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(bounds=bounds).fit(X))
     words = str(warning.message)
-    assert "at the end of a range without bounds, about 2^64, in 2 of 3 features" in words
-    assert "Use two public bounds, or make infinite values missing." in words
+    assert "at the end of a range without bounds, about 2^64, so most" in words
+    assert "Use two public bounds, or replace infinite values by missing ones." in words
     assert "wider" not in words  # the first column is on its bound at zero
 
 
 def test_both_kinds_of_ends_are_named(rng):
     X = np.c_[np.full(5000, 3.0), np.full(5000, np.inf)]
     (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(bounds=[(0, 1), None]).fit(X))
-    assert "on a bound in 1 of 2 features" in str(warning.message)
-    assert "without bounds, about 2^64, in 1 of 2 features" in str(warning.message)
+    assert "on one of its bounds" in str(warning.message)
+    assert "without bounds, about 2^64" in str(warning.message)
 
 
 @pytest.mark.parametrize("decimals", [None, 0])
@@ -635,7 +681,7 @@ def test_large_numbers_that_share_a_cell_are_warned_of(decimals):
     binner = DPKBinsDiscretizer(8, decimals=decimals)
 
     (warning,) = noise_warnings_of(lambda: binner.fit(X))
-    assert "most edges are equal to others in 1 of 3 features" in str(warning.message)
+    assert "Most edges of a feature are equal to others" in str(warning.message)
 
     binner.set_params(bounds=[(1e15, 1e15 + 1e4), None, None])  # what the warning advises
     assert not noise_warnings_of(lambda: binner.fit(X))
@@ -676,9 +722,11 @@ def test_no_advice_stops_a_fit(mechanism, amount, n_bins, rng):
 def test_the_report_is_a_table_of_all_features(estimator, n_bins, rng):
     X = pd.DataFrame(rng.normal(size=(5000, 2)), columns=["a", "b"])
     report = estimator.fit(X).quality_report()
-    columns = ["feature", "bins", "edges", "error_in_bins", "verdict", "caveat"]
+    columns = ["feature", "bins", "edges", "error_in_bins", "verdict", "caveat", "advice"]
     assert report.columns.tolist() == columns
-    assert set(report["caveat"]) == {"if few values are missing"}
+    (caveat,) = set(report["caveat"])
+    assert re.fullmatch(r"about [45],\d+ rows, if few values are missing", caveat)
+    assert set(report["advice"]) == {""}
     assert report["feature"].tolist() == ["a", "b"]
     assert report["bins"].tolist() == n_bins
     assert [len(edges) + 1 for edges in report["edges"]] == n_bins

@@ -82,5 +82,5 @@ def test_its_warning_knows_no_smaller_number_of_quantiles(X):
         Scaler(eps=0.01, random_state=0).fit(X[:100])
     (warning,) = seen
     assert warning.category is PrivacyNoiseWarning
-    assert "Use delta=1e-6" in str(warning.message) or "fewer features" in str(warning.message)
+    assert "delta=1e-6" in str(warning.message) and "fewer features" in str(warning.message)
     assert "quantile" not in str(warning.message)

@@ -1,6 +1,8 @@
-"""The warning after a fit: the released edges are mostly noise, or do not tell the rows apart.
+"""The warning after a noisy fit, and the advice that `quality_report` gives about it.
 
-It is decided by released numbers and public facts, and says what would help.
+Both depend on released numbers and public facts only. The text of a warning depends on its cause
+and on the parameters of the transformer, but not on released numbers: Python shows equal warnings
+of one line once, so the many fits of a search warn once. The numbers are in `quality_report`.
 """
 
 from dataclasses import dataclass, replace
@@ -24,59 +26,58 @@ from dpq_sklearn.releases.request import CountRole
 
 # A delta that is well below one over the number of rows of most tables.
 USUAL_DELTA = "1e-6"
-# How many times smaller a step must make an error, so that it is worth a word.
+# The advice names a step only if it makes the error at least this many times smaller.
 WORTH_A_WORD = 1.1
-# Fewer bins give something up, and public rows have to be found: steps that must be so many times
-# better to be named first.
+# Fewer bins lose detail: they count as this many times less helpful than their error says.
 PRICE_OF_FEWER_BINS = 1.5
-PRICE_OF_PUBLIC_ROWS = 1.1
-# A prior that many could find: so many public rows, and how well they know a median.
+# A prior that many users could find: this many public rows, and the deviation of their median.
 PUBLIC_ROWS = 100
 DEVIATION_OF_PUBLIC_ROWS = 0.5 / np.sqrt(PUBLIC_ROWS)
 
 
 def warn_if_noisy(released, error, fewer):
-    """Warn if the edges of a release are off by more than half a bin, or tell no rows apart.
+    """Warn if edges are expected to be more than half a bin off, or do not separate rows.
 
-    `error` is what is expected of an edge, in bins. `fewer` has words for smaller numbers of
-    quantiles that a user may ask for, ascending, and the probabilities that these mean.
+    `error` is the expected error of an edge, in bins. `fewer` maps names for smaller numbers of
+    quantiles that a user may request, ascending, to the probabilities of these quantiles.
     """
     plan = released.plan
-    n_features = len(released.values)
-    features = f"{n_features} feature{'s' if n_features > 1 else ''}"
 
     if error > TOO_FAR_OFF:
         warn_of_noise(
-            f"{_rows_in_words(released.n_rows, plan.count_budget)}, {features}: an edge is "
-            f"expected to be {error:.1f} bins off. Use {_advice(released, fewer)}."
+            "The released edges are mostly noise: on average, an edge is expected to be more than "
+            "half a bin off, because the data are too few for this budget. Consider "
+            f"{_listed(_possible_steps(plan, fewer))}. quality_report() has the expected errors "
+            "and how much each of these steps would help."
         )
-    elif words := _about_equal_edges(released.values, plan.grid, features):
+    elif words := _about_equal_edges(released.values, plan.grid):
         warn_of_noise(words)
 
 
-def _about_equal_edges(values, grid, features):
-    """Return in words where edges tell no rows apart, and what would help; empty if nowhere."""
+def _about_equal_edges(values, grid):
+    """Return why edges do not separate rows, and what would help; empty if they do."""
     on_a_bound, on_an_open_end = n_piled_up(values, grid)
-    in_wide_cells = n_in_wide_cells(values, grid)
     sentences = []
 
     if on_a_bound:
         sentences.append(
-            f"all edges lie on a bound in {on_a_bound} of {features}: most rows are there or "
-            f"beyond. Use wider bounds, or None for a range that ends at 2^{LARGEST_EXPONENT}."
+            "All edges of a feature lie on one of its bounds, so most of its rows are there or "
+            "beyond. Use wider bounds, or None, which leaves the range open up to "
+            f"2^{LARGEST_EXPONENT}."
         )
     if on_an_open_end:
         sentences.append(
-            f"all edges lie at the end of a range without bounds, about 2^{LARGEST_EXPONENT}, in "
-            f"{on_an_open_end} of {features}: most rows are there or beyond. Use two public "
-            "bounds, or make infinite values missing."
+            "All edges of a feature lie at the end of a range without bounds, about "
+            f"2^{LARGEST_EXPONENT}, so most of its rows are there or beyond. Use two public "
+            "bounds, or replace infinite values by missing ones."
         )
-    if in_wide_cells:
+    if n_in_wide_cells(values, grid):
         sentences.append(
-            f"most edges are equal to others in {in_wide_cells} of {features}: so far from 0, many "
-            "whole numbers share a cell of the grid. Use public bounds near the values, or "
-            "subtract a public number."
+            "Most edges of a feature are equal to others, because many whole numbers share a cell "
+            "of the grid this far from 0. Use public bounds close to the values, or subtract a "
+            "public number."
         )
+
     return " ".join(sentences)
 
 
@@ -124,8 +125,8 @@ def _widths(grid, cells, columns):
     return grid.upper_edges(cells, columns) - grid.lower_edges(cells, columns)
 
 
-def _rows_in_words(n_rows, count_budget):
-    """Return a released count in words, with its own noise where that is large."""
+def rows_in_words(n_rows, count_budget):
+    """Return a released count as text, with its own noise if that is large."""
     deviation = CountNoise(count_budget).deviation()
     if deviation > n_rows:
         return f"fewer than about {_rounded(n_rows + 2 * deviation)} rows"
@@ -140,69 +141,91 @@ def _rounded(number):
 
 @dataclass(frozen=True)
 class _Step:
-    """Something that would help: its words, and what it makes of the errors."""
+    """Something that would help, and how many times smaller it is expected to make the error."""
 
     words: str
-    error_of_rows: float  # which can be compared if the bins are others, too
-    error_in_bins: float | None = None  # None if the bins are others
-    is_enough: bool = False  # whether the rule of enough data is content with other bins
-    price: float = 1.0  # how many times better it must be to be named before others
+    times_smaller: float
+    is_shown: bool = True  # errors of different numbers of bins are not comparable in bins
+    is_enough: bool = False  # whether the error becomes small enough
     note: str = ""
 
     @property
-    def rank(self):
-        """By which steps are put into order, best first."""
-        return self.error_of_rows * self.price
+    def is_worth_a_word(self):
+        """Whether the step clearly reduces the error, or makes it small enough."""
+        return self.is_enough or self.times_smaller > WORTH_A_WORD
 
-    def is_worth_a_word(self, now):
-        """Return whether it is clearly better than the step to stay as it is, or good enough."""
-        if self.error_in_bins is None:
-            is_better = now.error_of_rows > WORTH_A_WORD * self.error_of_rows
-            return is_better or self.is_enough
-        return now.error_in_bins > WORTH_A_WORD * self.error_in_bins
-
-    def in_words(self, now):
-        """Return the words, with how many times smaller an error in bins becomes."""
-        if self.error_in_bins is None:
+    def __str__(self):
+        if not self.is_shown:
             return self.words
-        times = now.error_in_bins / self.error_in_bins
-        return f"{self.words} (error {times:.2g} times smaller{self.note})"
+        return f"{self.words} (error {self.times_smaller:.2g} times smaller{self.note})"
 
 
-def _advice(released, fewer):
-    """Return what would help, best first by predicted errors; a larger budget always would."""
-    plan = released.plan
-    n_rows = likely_count(released.n_rows, plan.count_budget)
-    if plan.request.count is CountRole.CHOOSES:  # "auto" takes as many as a step allows
-        plan = _with_probabilities(plan, next(iter(fewer.values())))
-    now = _same_bins("as it is", plan, n_rows)
+def advice(released, fewer):
+    """Return the steps that would help, the most helpful first; a larger budget always helps.
+
+    `fewer` is the same as in `warn_if_noisy`.
+    """
+    n_rows = likely_count(released.n_rows, released.plan.count_budget)
+    plan = _plan_to_improve(released.plan, fewer)
 
     steps = [_fewer_quantiles(plan, n_rows, fewer), _a_delta(plan, n_rows)]
     steps += _more_knowledge(plan, n_rows)
-    worth_it = [step for step in steps if step and step.is_worth_a_word(now)]
-    worth_it.sort(key=lambda step: step.rank)
+    worth_it = [step for step in steps if step and step.is_worth_a_word]
+    worth_it.sort(key=lambda step: step.times_smaller, reverse=True)
 
-    advice = [step.in_words(now) for step in worth_it]
-    if len(plan.request.columns) > 1:
-        advice.append("fewer features")
-
-    more_budget = f"a larger {plan.count_budget.unit}"
-    return f"{', '.join(advice)} or {more_budget}" if advice else more_budget
+    return _listed([*map(str, worth_it), *_steps_without_estimate(plan)])
 
 
-def _same_bins(words, plan, n_rows, learn=None, **others):
-    """Return the step to a plan with the same bins, or to more knowledge."""
-    in_bins = errors_in_bins(plan, n_rows, learn)
-    return _Step(
-        words,
-        error_of_rows=errors_of_rows(plan, in_bins).mean(),
-        error_in_bins=in_bins.mean(),
-        **others,
-    )
+def _possible_steps(plan, fewer):
+    """Return the steps that the request leaves open, in a fixed order."""
+    plan = _plan_to_improve(plan, fewer)
+    columns = plan.request.columns
+    steps = []
+
+    if any(len(probabilities) + 1 < most_bins(plan) for probabilities in fewer.values()):
+        steps.append(f"fewer {next(iter(fewer)).split()[-1]}")
+    if _takes_a_delta(plan):
+        steps.append(f"delta={USUAL_DELTA}")
+    if not all(np.isfinite(column.bounds).all() for column in columns):
+        steps.append("public bounds")
+    if any(column.decimals is None for column in columns):
+        steps.append("known decimals")
+    if plan.request.mechanism.takes_priors and any(column.prior is None for column in columns):
+        steps.append("public rows as prior")
+
+    return steps + _steps_without_estimate(plan)
+
+
+def _steps_without_estimate(plan):
+    fewer_features = ["fewer features"] if len(plan.request.columns) > 1 else []
+    return [*fewer_features, f"a larger {plan.count_budget.unit}"]
+
+
+def _listed(steps):
+    """Return the steps as a list in words: "a, b or c"."""
+    *others, last = steps
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _plan_to_improve(plan, fewer):
+    """Return the plan that steps are compared with.
+
+    "auto" chooses as many bins as the rows allow, so its steps are judged by the fewest bins.
+    """
+    if plan.request.count is CountRole.CHOOSES:
+        return _with_probabilities(plan, next(iter(fewer.values())))
+    return plan
+
+
+def _same_bins(words, plan, n_rows, *, other_plan=None, learn=None, note=""):
+    """Return the step to another plan with the same bins, or to more public knowledge."""
+    now = errors_in_bins(plan, n_rows).mean()
+    then = errors_in_bins(plan if other_plan is None else other_plan, n_rows, learn).mean()
+    return _Step(words, now / then, note=note)
 
 
 def _more_knowledge(plan, n_rows):
-    """Return the steps that cost no budget: to tell more of what is publicly known."""
+    """Return the steps that spend no budget: stating more public facts."""
 
     def with_bounds(known):
         return replace(known, n_bounds=2)
@@ -215,12 +238,12 @@ def _more_knowledge(plan, n_rows):
         return known if has_prior else replace(known, prior_deviation=DEVIATION_OF_PUBLIC_ROWS)
 
     steps = [
-        _same_bins("public bounds", plan, n_rows, with_bounds),
-        _same_bins("decimals that are known", plan, n_rows, with_decimals),
+        _same_bins("public bounds", plan, n_rows, learn=with_bounds),
+        _same_bins("known decimals", plan, n_rows, learn=with_decimals),
     ]
     if plan.request.mechanism.takes_priors:
         words = f"{PUBLIC_ROWS} public rows as prior"
-        steps.append(_same_bins(words, plan, n_rows, with_prior, price=PRICE_OF_PUBLIC_ROWS))
+        steps.append(_same_bins(words, plan, n_rows, learn=with_prior))
     return steps
 
 
@@ -236,12 +259,18 @@ def _fewer_quantiles(plan, n_rows, fewer):
 
     enough = list(takewhile(lambda words: is_near_enough(plans[words], n_rows), plans))
     words = enough[-1] if enough else next(iter(plans))
+    times_smaller = _error_of_rows(plan, n_rows) / _error_of_rows(plans[words], n_rows)
     return _Step(
         words,
-        error_of_rows=errors_of_rows(plans[words], errors_in_bins(plans[words], n_rows)).mean(),
+        times_smaller / PRICE_OF_FEWER_BINS,
+        is_shown=False,
         is_enough=bool(enough),
-        price=PRICE_OF_FEWER_BINS,
     )
+
+
+def _error_of_rows(plan, n_rows):
+    """Return the mean error of the rank of a row, which is comparable for different bins."""
+    return errors_of_rows(plan, errors_in_bins(plan, n_rows)).mean()
 
 
 def _with_probabilities(plan, probabilities):
@@ -249,20 +278,32 @@ def _with_probabilities(plan, probabilities):
     return plan_quantiles(replace(plan.request, columns=columns))
 
 
+def _takes_a_delta(plan):
+    """Return whether a delta is possible: none is spent yet, and the budget leaves room for it."""
+    budget = plan.request.budget
+    is_pure = budget.rho is None and plan.loss.delta == 0
+    return is_pure and float(USUAL_DELTA) < budget.eps / 1000
+
+
 def _a_delta(plan, n_rows):
-    """Return the step to a delta, or None if there is one, or a rho, or no room for it."""
-    request = plan.request
-    delta = float(USUAL_DELTA)
-    is_pure = request.budget.rho is None and plan.loss.delta == 0
-    if not is_pure or delta >= request.budget.eps / 1000:
+    """Return the step to a delta, or None if it is not possible."""
+    if not _takes_a_delta(plan):
         return None
 
-    with_delta = plan_quantiles(replace(request, budget=replace(request.budget, delta=delta)))
-    return _same_bins(f"delta={USUAL_DELTA}", with_delta, n_rows, note=_note_of_ledgers(with_delta))
+    request = plan.request
+    budget = replace(request.budget, delta=float(USUAL_DELTA))
+    with_delta = plan_quantiles(replace(request, budget=budget))
+    return _same_bins(
+        f"delta={USUAL_DELTA}",
+        plan,
+        n_rows,
+        other_plan=with_delta,
+        note=_note_of_ledgers(with_delta),
+    )
 
 
 def _note_of_ledgers(plan):
-    """Return in words what a ledger counts for a plan with a delta if it has none itself."""
+    """Return what a ledger without a delta counts for a plan with one, as text."""
     counted = plan.loss.pure_eps
     if not plan.request.is_added_up or counted <= plan.loss.eps:
         return ""

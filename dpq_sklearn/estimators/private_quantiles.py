@@ -10,7 +10,7 @@ from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.estimators.base import PrivateTransformer
 from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions
-from dpq_sklearn.estimators.noise_warning import warn_if_noisy
+from dpq_sklearn.estimators.noise_warning import advice, rows_in_words, warn_if_noisy
 from dpq_sklearn.estimators.parameters import (
     per_feature_bounds,
     per_feature_lattices,
@@ -18,7 +18,12 @@ from dpq_sklearn.estimators.parameters import (
 )
 from dpq_sklearn.estimators.planned import planned_loss
 from dpq_sklearn.estimators.report import make_report
-from dpq_sklearn.forecast.enough_data import cautious_count, chosen_plan, errors_in_bins
+from dpq_sklearn.forecast.enough_data import (
+    TOO_FAR_OFF,
+    cautious_count,
+    chosen_plan,
+    errors_in_bins,
+)
 from dpq_sklearn.mechanisms.registry import MECHANISMS
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.schema import dtypes_of
@@ -175,6 +180,9 @@ class PrivateQuantileTransformer(PrivateTransformer):
         self._set_values(released)
         self.n_rows_ = released.n_rows
         self.error_in_bins_ = errors_in_bins(released.plan, n_low)
+        self._rows_in_words_ = rows_in_words(released.n_rows, released.plan.count_budget)
+        is_noisy = (self.error_in_bins_ > TOO_FAR_OFF).any()
+        self._advice_ = advice(released, self._fewer_quantiles()) if is_noisy else ""
 
     def _warn_about(self, released):
         warn_if_noisy(released, self.error_in_bins_.mean(), self._fewer_quantiles())
@@ -194,15 +202,23 @@ class PrivateQuantileTransformer(PrivateTransformer):
         -------
         report : pandas.DataFrame, or dict of arrays if pandas is not installed
             For each feature its name, its number of bins, the private edges between them, the
-            expected error of an edge in bins, a verdict in words, and its precondition. Equal
-            edges make bins that can hold no rows: the verdict counts the others.
+            expected error of an edge in bins, a verdict in words, its precondition with the
+            released count, and advice if the feature is mostly noise. Equal edges make bins that
+            can hold no rows: the verdict counts the others.
         """
         check_is_fitted(self)
 
         names = _check_feature_names_in(self)
         own_names = getattr(self, "feature_names_in_", None)
         bounds = per_feature_bounds(self.bounds, self.n_features_in_, own_names)
-        return make_report(names, self._private_values(), bounds, self.error_in_bins_)
+        return make_report(
+            names,
+            self._private_values(),
+            bounds,
+            self.error_in_bins_,
+            rows=getattr(self, "_rows_in_words_", "any number of rows"),  # missing in old pickles
+            advice=getattr(self, "_advice_", ""),
+        )
 
     def __sklearn_clone__(self):
         # A clone of a fitted prior would be unfitted.

@@ -7,12 +7,10 @@ import numpy as np
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
 
 _VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
-# The count of the rows is private, that of the missing values of a feature is not known.
-CAVEAT = "if few values are missing"
 
 
 class QualityReport(dict):
-    """Equally long columns by name: a small table for those who have no pandas."""
+    """A small table for users without pandas: columns of equal length, by name."""
 
     def _rows(self):
         columns = ([name, *map(str, values)] for name, values in self.items())
@@ -34,19 +32,23 @@ class QualityReport(dict):
         return f"<table>{rows}</table>"
 
 
-def make_report(names, values, bounds, errors):
-    """Return a table of features: their names, their private values, and the errors in bins.
+def make_report(names, values, bounds, errors, *, rows, advice):
+    """Return a table of the features with their private values and expected errors in bins.
 
-    `bounds` are pairs, infinite where there are none. The table is a pandas DataFrame if pandas is
-    installed.
+    `bounds` are pairs, infinite where a feature has none. `rows` is the released count as text,
+    and `advice` applies to features that are mostly noise. The table is a pandas DataFrame if
+    pandas is installed.
     """
+    # The number of missing values of a feature is not released.
+    caveat = f"{rows}, if few values are missing"
     columns = {
         "feature": names,
         "bins": np.array([edges.size + 1 for edges in values]),
         "edges": np.fromiter((edges.tolist() for edges in values), dtype=object),
         "error_in_bins": errors.round(3),
         "verdict": np.fromiter(map(_verdict_on_edges, errors, values, bounds), dtype=object),
-        "caveat": np.full(len(values), CAVEAT, dtype=object),
+        "caveat": np.full(len(values), caveat, dtype=object),
+        "advice": np.where(errors > TOO_FAR_OFF, advice, "").astype(object),
     }
 
     try:
@@ -57,9 +59,10 @@ def make_report(names, values, bounds, errors):
 
 
 def _verdict_on_edges(error, edges, bounds):
-    """Return a verdict, and how many bins can hold rows if edges are equal, or at the low bound.
+    """Return a verdict, with the number of bins that can hold rows if that is not all of them.
 
-    So they are where decimals and bounds leave fewer points than there are bins.
+    Equal edges make empty bins, and so does an edge at the low bound. Both occur if decimals and
+    bounds leave fewer points than there are bins.
     """
     n_bins = edges.size + 1
     n_used = np.unique(edges).size + bool(edges[0] > bounds[0])
@@ -69,5 +72,5 @@ def _verdict_on_edges(error, edges, bounds):
 
 
 def verdict(error):
-    """Return an expected error in bins in words."""
+    """Return a word for an expected error in bins."""
     return next((word for most, word in _VERDICTS if error <= most), "unknown")

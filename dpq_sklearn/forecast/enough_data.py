@@ -50,12 +50,15 @@ ROWS_OF_A_POINT = 4.0
 HALF_A_BIN = 0.5
 
 _NOT_THE_USERS = ("dpq_sklearn", "sklearn", "joblib", "threading", "concurrent")
+# The texts of warnings that were shown, with the lines of users that they were shown for.
+_shown: set[tuple[str, str, int]] = set()
 
 
 class PrivacyNoiseWarning(UserWarning):
-    """The data are too few for the budget: what was released is mostly noise.
+    """The data are too few for the budget: the released values are mostly noise.
 
-    It is decided by released numbers and public facts, so it tells nothing more about the data.
+    The warning depends on released numbers and public facts only, so it reveals nothing more about
+    the data. Its text is the same for all fits of a transformer, so a search warns once.
 
     See Also
     --------
@@ -65,10 +68,41 @@ class PrivacyNoiseWarning(UserWarning):
 
 
 def warn_of_noise(text):
-    """Warn at the line of the user: that of the first caller outside of this and scikit-learn."""
-    modules = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(sys._getframe(1)))
-    internal = takewhile(lambda name: name.partition(".")[0] in _NOT_THE_USERS, modules)
-    warnings.warn(text, PrivacyNoiseWarning, stacklevel=2 + len(list(internal)))
+    """Warn at the user's line: that of the first caller outside of this package and scikit-learn.
+
+    Unless a filter asks for more, a text is shown once for each line, as Python does. Python's own
+    memory of shown warnings does not last through a search: `warnings.catch_warnings`, which
+    scikit-learn enters for each fit, clears it.
+    """
+    frames = [frame for frame, _ in walk_stack(sys._getframe(1))]
+    n_internal = sum(1 for _ in takewhile(_is_internal, frames))
+    users = frames[min(n_internal, len(frames) - 1)]
+
+    if _action(text, users) in ("default", "module", "once"):
+        where = (text, users.f_code.co_filename, users.f_lineno)
+        if where in _shown:
+            return
+        _shown.add(where)
+
+    warnings.warn(text, PrivacyNoiseWarning, stacklevel=2 + n_internal)
+
+
+def _is_internal(frame):
+    return frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS
+
+
+def _action(text, frame):
+    """Return the action of the first filter that applies to this warning of a frame."""
+    module = frame.f_globals.get("__name__", "")
+    for action, message, category, module_pattern, line in warnings.filters:
+        if (
+            issubclass(PrivacyNoiseWarning, category)
+            and (message is None or message.match(text))
+            and (module_pattern is None or module_pattern.match(module))
+            and line in (0, frame.f_lineno)
+        ):
+            return action
+    return "default"
 
 
 def cautious_count(n_rows, count_budget):
