@@ -399,7 +399,6 @@ def test_a_person_counts_as_one_whatever_the_rows():
 @pytest.mark.parametrize(
     "bins",
     [
-        5,
         "auto",
         [1.0],
         [],
@@ -465,3 +464,38 @@ def test_bad_arguments_raise_before_anything_is_read(price, match):
     for call in (dp_count, lambda x, **kwargs: dp_histogram(x, [0, 1], **kwargs)):
         with pytest.raises((ValueError, TypeError), match=match):
             call(unreadable, **price)
+
+
+def test_a_number_of_bins_and_a_range_are_the_edges_of_numpy():
+    x = np.arange(20.0)
+    counts, edges = dp_histogram(x, 5, (0, 18), eps=NO_NOISE)
+    expected, expected_edges = np.histogram(x, 5, (0, 18))
+    assert counts.tolist() == expected.tolist()
+    assert edges.tolist() == expected_edges.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((5,), r"range must be given .*np\.linspace\(low, high, 6\)"),
+        ((0, (0, 1)), "bins must be at least 1, got 0"),
+        ((5, (1, 0)), "low < high, got tuple of length 2"),
+        ((5, (0, np.inf)), "pair .* of finite numbers"),
+        ((5, 3), "pair .* of finite numbers"),
+        ((5, ("a", "b")), "pair .* of finite numbers"),
+        (([0, 1], (0, 1)), "range must be None if bins are edges"),
+        ((["a", "b"],), "They are not real numbers"),
+        ((True, (0, 1)), "range must be None"),
+        ((True,), "bins must be two or more"),
+    ],
+)
+def test_bins_that_mean_no_edges_are_refused_before_payment(arguments, words):
+    ledger = PrivacyLedger(eps=1.0)
+    with pytest.raises(ValueError, match=words):
+        dp_histogram([1.0], *arguments, ledger=ledger)
+    assert ledger.spent().eps == 0.0
+
+
+def test_a_huge_number_of_bins_is_refused():
+    with pytest.raises(ValueError, match="bins must be at most"):
+        dp_histogram([1.0], 10**12, (0, 1))

@@ -1,5 +1,7 @@
 """Private counts: of the rows of a table, or of the values of a column between given edges."""
 
+from numbers import Integral
+
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
@@ -11,6 +13,9 @@ from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.sources import Histogram, Rows, n_rows
 from dpq_sklearn.releases.plans import plan_counts
 from dpq_sklearn.releases.release import pay, release
+
+# A count for each bin has to fit into memory.
+_MOST_BINS = 10**7
 
 
 def dp_count(
@@ -77,6 +82,7 @@ def dp_count(
 def dp_histogram(
     x,
     bins,
+    range=None,
     *,
     eps=1.0,
     delta=0.0,
@@ -86,17 +92,21 @@ def dp_histogram(
     ledger=None,
     return_privacy=False,
 ):
-    """Count the values of a column between given edges, with noise.
+    """Count the values of a column in each bin, with noise.
 
-    Like :func:`numpy.histogram` with given edges, at a stated privacy price for all bins together.
+    Like :func:`numpy.histogram`. All bins together spend one budget, and the edges are never taken
+    from the data.
 
     Parameters
     ----------
     x : array-like of shape (n_samples,)
         The private numbers, as in :func:`dp_quantiles`. NaN are in no bin.
-    bins : array-like of float
-        The ascending edges of the bins: public numbers, chosen without looking at the data. The
-        last bin has both of its ends.
+    bins : int or array-like of float
+        The ascending edges of the bins, or with `range` the number of bins of equal width. Choose
+        them without looking at the data. The last bin includes its right edge.
+    range : (float, float) or None, default=None
+        The lower and the upper end of the bins if `bins` is a number. Unlike in NumPy it has no
+        default: the extremes of the data are private.
     eps, delta, rho, groups, random_state, ledger, return_privacy
         As in :func:`dp_quantiles`.
 
@@ -130,7 +140,7 @@ def dp_histogram(
     >>> counts
     array([ 904, 9121, 9027,  929])
     """
-    edges = _checked_edges(bins)
+    edges = _checked_edges(bins, range)
     n_bins = edges.size - 1
     plan = plan_counts(
         n_bins,
@@ -153,10 +163,48 @@ def dp_histogram(
     return (counts, edges, paid.loss) if return_privacy else (counts, edges)
 
 
-def _checked_edges(bins):
-    """Return ascending finite edges, at least two."""
+def _checked_edges(bins, ends):
+    """Return two or more ascending finite edges: those given, or of so many bins between two ends.
+
+    Messages show no edge: private numbers may have been passed for `bins` by mistake.
+    """
+    if isinstance(bins, Integral) and not isinstance(bins, bool):
+        bins = _equal_width_edges(bins, ends)
+    elif ends is not None:
+        raise ValueError("range must be None if bins are edges, got both.")
+
     edges = real_numbers(bins)
     is_row = edges.ndim == 1 and edges.size >= 2
     if not is_row or not np.isfinite(edges).all() or np.any(edges[1:] <= edges[:-1]):
-        raise ValueError(f"bins must be two or more ascending finite edges, got {shown(bins)}.")
+        hint = "" if edges.size else " They are not real numbers."
+        raise ValueError(
+            f"bins must be two or more ascending finite edges, got {shown(bins)}.{hint}"
+        )
     return edges
+
+
+def _equal_width_edges(n_bins, ends):
+    """Return the edges of bins of equal width between two public ends."""
+    if n_bins < 1:
+        raise ValueError(f"bins must be at least 1, got {shown(n_bins)}.")
+    if n_bins > _MOST_BINS:
+        raise ValueError(f"bins must be at most {_MOST_BINS:,}, got {shown(n_bins)}.")
+    if ends is None:
+        raise ValueError(
+            f"range must be given with a number of bins, got bins={shown(n_bins)} and range=None. "
+            "The extremes of the data are private: pass range=(low, high), or the edges "
+            f"np.linspace(low, high, {n_bins + 1}), from public knowledge."
+        )
+
+    low, high = _checked_range(ends)
+    return np.linspace(low, high, n_bins + 1)
+
+
+def _checked_range(ends):
+    """Return the two ends of a range as floats."""
+    numbers = real_numbers(ends)
+    if numbers.shape != (2,) or not np.isfinite(numbers).all() or not numbers[0] < numbers[1]:
+        raise ValueError(
+            f"range must be a pair (low, high) of finite numbers, low < high, got {shown(ends)}."
+        )
+    return numbers
