@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -76,8 +77,8 @@ def started(processes, function, path):
     return receiver
 
 
-@pytest.fixture
-def in_the_middle(monkeypatch):
+@contextlib.contextmanager
+def stopped_spend(patch):
     """Let a spend stop between its check and its commit: (it is there, it may go on)."""
     is_there = threading.Event()
     may_go_on = threading.Event()
@@ -88,9 +89,15 @@ def in_the_middle(monkeypatch):
         assert may_go_on.wait(60)
         return new_row(*arguments, **keywords)
 
-    monkeypatch.setattr(ledger_access, "new_row", slow_release)
+    patch.setattr(ledger_access, "new_row", slow_release)
     yield is_there, may_go_on
     may_go_on.set()
+
+
+@pytest.fixture
+def in_the_middle(monkeypatch):
+    with stopped_spend(monkeypatch) as events:
+        yield events
 
 
 @needs_flock
@@ -280,48 +287,65 @@ def test_older_versions_are_kept_out_as_before(path, in_the_middle):
 # Ledgers in memory
 
 
-@needs_fork
-def test_a_grandchild_with_the_number_of_the_maker_has_no_budget(monkeypatch):
-    """Numbers of processes come back, and its memory holds the maker's ledger, unspent."""
+def charge_in_a_grandchild_with_the_number_of_the_maker(_):
+    """Return what the grandchild is told, and what is left for the maker."""
     ledger = PrivacyLedger(eps=1.0)
     number = os.getpid()
     receiver, sender = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            if os.fork() == 0:
-                monkeypatch.setattr(ledger_memory.os, "getpid", lambda: number)
-                try:
-                    charge(ledger, ALL, what="fit")
-                    os.write(sender, b"paid")
-                except LedgerError as error:
-                    os.write(sender, str(error).encode())
-            else:
-                os.wait()
+    if (child := os.fork()) == 0:
+        if os.fork() == 0:
+            ledger_memory.os.getpid = lambda: number
+            try:
+                charge(ledger, ALL, what="fit")
+                os.write(sender, b"paid")
+            except LedgerError as error:
+                os.write(sender, str(error).encode())
+        else:
+            os.wait()
         os._exit(0)
+
     os.close(sender)
     with os.fdopen(receiver) as file:
-        assert "belongs to the process that made it" in file.read()
+        said = file.read()
     os.waitpid(child, 0)
-    assert ledger.remaining().eps == 1.0
+    return said, ledger.remaining().eps
 
 
 @needs_fork
-def test_a_child_of_a_busy_parent_can_have_ledgers_of_its_own(in_the_middle):
+def test_a_grandchild_with_the_number_of_the_maker_has_no_budget(processes):
+    """Numbers of processes come back, and its memory holds the maker's ledger, unspent."""
+    answers = started(processes, charge_in_a_grandchild_with_the_number_of_the_maker, None)
+    state, (said, remaining_eps) = answers.recv()
+    assert state == "done"
+    assert "belongs to the process that made it" in said
+    assert remaining_eps == 1.0
+
+
+def charge_in_a_child_of_a_busy_parent(_):
+    """Return the exit code of a child that is forked while a thread of its parent spends."""
     ledger = PrivacyLedger(eps=1.0)
-    is_there, may_go_on = in_the_middle
-    here = threading.Thread(target=charge, args=(ledger, ALL), kwargs={"what": "here"})
-    here.start()
-    assert is_there.wait(60)
-    child = os.fork()
-    if child == 0:
-        may_go_on.set()
-        signal.alarm(20)  # if it waits for a lock that it inherited
-        with contextlib.suppress(BaseException):
-            charge(PrivacyLedger(eps=1.0), ALL, what="in the child")
-            os._exit(0)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with pytest.MonkeyPatch.context() as patch, stopped_spend(patch) as (is_there, may_go_on):
+        here = threading.Thread(target=charge, args=(ledger, ALL), kwargs={"what": "here"})
+        here.start()
+        assert is_there.wait(60)
+        with warnings.catch_warnings():
+            # Python warns of a fork beside threads, and such a fork is what is tested here.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            may_go_on.set()
+            signal.alarm(20)  # if it waits for a lock that it inherited
+            with contextlib.suppress(BaseException):
+                charge(PrivacyLedger(eps=1.0), ALL, what="in the child")
+                os._exit(0)
+            os._exit(1)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@needs_fork
+def test_a_child_of_a_busy_parent_can_have_ledgers_of_its_own(processes):
+    answers = started(processes, charge_in_a_child_of_a_busy_parent, None)
+    assert answers.recv() == ("done", 0)
 
 
 # A path whose file was replaced
