@@ -25,13 +25,6 @@ LOSS = PrivacyLoss(0.125, 0.0, 0.002)
 ONE_COLUMN = np.arange(20.0).reshape(-1, 1)
 
 
-@pytest.fixture(scope="module")
-def server():
-    server = Server()
-    yield server
-    server.remove()
-
-
 @pytest.fixture
 def own_server():
     """A server that may be stopped."""

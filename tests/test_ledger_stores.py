@@ -32,18 +32,10 @@ from dpq_sklearn.ledger import access as ledger_access
 from dpq_sklearn.ledger.command_line import main
 from dpq_sklearn.ledger.ledger import charge, opened, store_at
 from dpq_sklearn.ledger.sql import owner_statements, role_statements
-from tests.postgres import Server
 
 ROOT = Path(__file__).parents[1]
 STORES = ["memory", "file", "server"]
 SHARED = ["file", "server"]
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = Server()
-    yield server
-    server.remove()
 
 
 @pytest.fixture(params=STORES)

@@ -36,7 +36,7 @@ def failed_tests(folder, *options):
     shutil.copy(ROOT / "pyproject.toml", folder)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
     environment.pop("PYTHONWARNINGS", None)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "tests"]
+    command = [sys.executable, "-m", "pytest", "-n0", "-pno:cacheprovider", *options, "tests"]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert " passed" in run.stdout, run.stdout + run.stderr
     return set(re.findall(r"^FAILED .*::(\S+)", run.stdout, re.M))
