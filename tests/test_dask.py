@@ -1,5 +1,6 @@
 """Dask collections, on all schedulers, also when workers die."""
 
+import enum
 import os
 import signal
 import time
@@ -375,6 +376,103 @@ def test_equal_labels_of_all_types_meet_in_one_partition(visits):
     fitted = clone(transformer).fit(partitions, groups="who")
     assert_same_fit(expected, fitted)
     assert fitted.n_rows_ == expected.n_rows_
+
+
+def in_parts(parts, meta=None):
+    """A dask DataFrame of these partitions, whatever they promise."""
+    delayed = [dask.delayed(part, traverse=False) for part in parts]
+    return dd.from_delayed(delayed, meta=parts[0][:0] if meta is None else meta, verify_meta=False)
+
+
+def made_text(labels):
+    """Frames of which Dask turns the column of objects into text, each in another way."""
+    frame = pd.DataFrame(
+        {"a": np.arange(len(labels)) * 1.0, "who": pd.Series(labels, dtype=object)}
+    )
+    yield dd.from_pandas(frame, npartitions=2)
+    yield in_parts([frame, frame])
+    yield dd.from_map(lambda number: frame, range(2), meta=frame[:0])
+    yield (
+        dd.from_pandas(frame, npartitions=2)
+        .rename(columns={"who": "b"})
+        .assign(who=lambda part: part["b"])[["a", "who"]]
+    )
+    yield dd.from_pandas(frame.set_index("who"), npartitions=2, sort=False).reset_index()
+    yield dd.from_pandas(frame, npartitions=2).astype({"who": "category"})
+
+
+def test_objects_that_dask_made_text_of_are_no_labels(tmp_path):
+    """Else 7 and 7.0 are two people, and 1 and "1" are one."""
+    ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=10.0, neighbours="people")
+    for number, X in enumerate(made_text([7, 7.0, 1, "1"])):
+        for groups in ("who", X["who"]):
+            features = X if isinstance(groups, str) else X[["a"]]
+            with pytest.raises(TypeError, match="objects that Dask has turned into text"):
+                DPKBinsDiscretizer(ledger=ledger).fit(features, groups=groups)
+                pytest.fail(f"{number} is taken")
+    assert ledger.spent().eps == 0
+
+
+def test_text_is_a_label_also_beside_objects(visits):
+    visits = visits.assign(who=visits["who"].map("person {}".format).astype("string"))
+    beside = visits.assign(other=pd.Series(["text", 1] * 1000, index=visits.index, dtype=object))
+    partitions = dd.from_pandas(beside, npartitions=3)
+    expected = DPKBinsDiscretizer(random_state=0, resolution=24)
+    expected.fit(visits.drop(columns="who"), groups=visits["who"])
+    fitted = DPKBinsDiscretizer(random_state=0).fit(partitions.drop(columns="other"), groups="who")
+    assert_same_fit(expected, fitted)
+
+
+class Equals:
+    """Somebody's own number: equal to an integer, with its hash."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        return self.number == getattr(other, "number", other)
+
+    def __hash__(self):
+        return hash(self.number)
+
+
+class Person(enum.Enum):
+    ANN = 1
+    BOB = 2
+
+
+def test_labels_of_types_that_may_equal_any_other_are_refused():
+    with dask.config.set({"dataframe.convert-string": False}):
+        for labels, n_people in [([5, Equals(5)], None), (list(Person), 2), ([5, 5.0], 1)]:
+            frame = pd.DataFrame(
+                {"a": np.arange(20.0), "who": pd.Series(labels * 10, dtype=object)}
+            )
+            X = dd.from_pandas(frame, npartitions=20, sort=False)
+            transformer = DPKBinsDiscretizer(eps=5000.0, random_state=0)
+            if n_people is None:
+                with pytest.raises(TypeError, match="must hold labels of types of Python"):
+                    transformer.fit(X, groups="who")
+            else:
+                assert transformer.fit(X, groups="who").n_rows_ == n_people
+
+
+@pytest.mark.parametrize("categories", [range(3), "xyz", range(2**60, 2**60 + 3)])
+def test_partitions_may_have_categories_of_their_own(categories):
+    first, second, third = categories
+    labels = [[first, second, None, first], [first, third, None, third]]
+    parts = [pd.DataFrame({"a": np.arange(4.0), "who": pd.Categorical(each)}) for each in labels]
+    fitted = DPKBinsDiscretizer(eps=5000.0, random_state=0).fit(in_parts(parts), groups="who")
+    assert fitted.n_rows_ == 5
+
+
+def test_features_of_partitions_may_have_categories_of_their_own(visits):
+    visits = visits[["year", "who"]]
+    parts = [part.astype({"year": "category"}) for part in (visits[:900], visits[900:])]
+    assert len(parts[0]["year"].cat.categories) != len(parts[1]["year"].cat.categories)
+    expected = DPKBinsDiscretizer(random_state=0, resolution=24)
+    expected.fit(visits[["year"]], groups=visits["who"])
+    fitted = DPKBinsDiscretizer(random_state=0).fit(in_parts(parts), groups="who")
+    assert_same_fit(expected, fitted)
 
 
 def test_partitions_may_have_labels_of_another_type_than_promised(visits):

@@ -12,9 +12,10 @@ import dask
 import numpy as np
 import pandas
 from dask.dataframe import from_delayed
+from dask.dataframe.utils import pyarrow_strings_enabled
 from scipy import sparse
 
-from dpq_sklearn.reading.containers import library_of
+from dpq_sklearn.reading.containers import checked_table, library_of, read_matrix
 from dpq_sklearn.reading.engines.parts import (
     merged_parts,
     run_job,
@@ -76,6 +77,7 @@ class DaskCollection:
                     f"{repr(groups) if isinstance(groups, str) else type(groups).__name__}."
                 )
             checked_groups(self.X[groups]._meta, 0)
+            self._refuse_text_of_objects(self.X[groups])
             return
 
         if library_of(groups) not in DASK or getattr(groups, "ndim", None) != 1:
@@ -88,6 +90,17 @@ class DaskCollection:
                 "groups must have one label for each row of the data, in the same partitions."
             )
         checked_groups(groups._meta, len(groups._meta))
+        self._refuse_text_of_objects(groups)
+
+    @staticmethod
+    def _refuse_text_of_objects(labels):
+        if _is_made_of_objects(labels):
+            raise TypeError(
+                "groups must have a type of its own, got objects that Dask has turned into text, "
+                "so that equal labels such as 7 and 7.0 differ. Convert the labels before Dask "
+                'gets them, with astype("string") or astype("int64"), or set the option '
+                '"dataframe.convert-string" of Dask to False before.'
+            )
 
     def _has_column(self, name):
         with suppress(Exception):  # of what is no name
@@ -160,13 +173,7 @@ class DaskCollection:
 
     def _delayed_people(self, grid):
         """Return the delayed summary of all people; each has been brought to one partition."""
-        features = self._features
-        if self._is_frame:
-            meta = features._meta
-        else:
-            features = features.rechunk({1: -1})
-            meta = pandas.DataFrame(np.empty((0, features.shape[1]), dtype=features.dtype))
-
+        features = self._features if self._is_frame else self._features.rechunk({1: -1})
         if self._are_groups_a_column:  # features and labels come out of one reading
             labels = self.X[self.groups]
             with_keys = partial(_with_keys_of_column, name=self.groups)
@@ -176,21 +183,22 @@ class DaskCollection:
             with_keys = _with_keys
             parts = [np.ravel(features.to_delayed()), np.ravel(labels.to_delayed())]
 
-        meta_of_labels = pandas.Series(labels._meta[:0])
-        delayed = dask.delayed(partial(with_keys, promised_type=meta_of_labels.dtype))
+        type_of_labels = pandas.Series(labels._meta[:0]).dtype
+        if isinstance(type_of_labels, pandas.CategoricalDtype):
+            type_of_labels = np.dtype(object)  # each partition may have categories of its own
+        delayed = dask.delayed(partial(with_keys, promised_type=type_of_labels))
         keyed = [
             delayed(*of_part, number=number)
             for number, of_part in enumerate(zip(*parts, strict=True))
         ]
-        meta = _rows_of_people(meta, meta_of_labels)
+        meta = _rows_of_people(
+            np.empty((0, features.shape[1])), pandas.Series([], dtype=type_of_labels)
+        )
         with dask.config.set({"dataframe.convert-string": False}):  # 1 and "1" are two labels
             rows = from_delayed(keyed, meta=meta, verify_meta=False)
         # "tasks" moves any Python object, and a lost worker costs only what was on it.
         moved = rows.shuffle("key", shuffle_method="tasks").to_delayed()
-        names = list(features.columns) if self._is_frame else None
-        return _merged_in_a_tree(
-            [dask.delayed(_summary_of_moved)(part, names, grid) for part in moved]
-        )
+        return _merged_in_a_tree([dask.delayed(_summary_of_moved)(part, grid) for part in moved])
 
     def refuse_output(self, row_map):
         """Raise for containers of scikit-learn's choice, and for sparse rows of a DataFrame."""
@@ -238,45 +246,75 @@ def _with_keys_of_column(part, name, number, promised_type):
 
 
 def _with_keys(part, labels, number, promised_type):
-    """Return the rows of a part as a frame with label, position and key; see `keys_of_labels`.
+    """Return the rows of a part as a frame of numbers with label, position and key of each row.
 
-    A part that has not one label for each row becomes one row with a negative position.
+    The features are read here, because partitions can have different types, or categories, which
+    Dask could not put together. A part that cannot be read becomes one row with a negative
+    position, and the exception as its label.
     """
-    part = pandas.DataFrame(part)
-    if isinstance(labels, np.ma.MaskedArray):  # as floats, large integers would be rounded
-        labels = np.where(np.ma.getmaskarray(labels), None, labels.data.astype(object))
-    labels = pandas.Series(labels)
-    if labels.dtype != promised_type:  # a common type of all parts could round as well
-        labels = labels.astype(object)
-    if len(part) != len(labels):
-        return _rows_of_people(part[:0].reindex([0]), pandas.Series([None]), positions=-1)
+    try:
+        with np.errstate(all="ignore"):
+            numbers = read_matrix(checked_table(part)).astype(np.float64)
+        if isinstance(labels, np.ma.MaskedArray):  # as floats, large integers would be rounded
+            labels = np.where(np.ma.getmaskarray(labels), None, labels.data.astype(object))
+        labels = pandas.Series(labels)
+        if labels.dtype != promised_type:  # a common type of all parts could round as well
+            labels = labels.astype(object)
+        if len(numbers) != len(labels):
+            raise ValueError("groups must have one label for each row of the data.")
 
-    positions = (number << _ROW_BITS) + np.arange(len(part))
-    return _rows_of_people(part, labels, positions, keys_of_labels(labels, number))
+        positions = (number << _ROW_BITS) + np.arange(len(numbers))
+        return _rows_of_people(numbers, labels, positions, keys_of_labels(labels, number))
+    except Exception as error:
+        label = pandas.Series([error.with_traceback(None)], dtype=object)
+        return _rows_of_people(np.full((1, part.shape[1]), np.nan), label, positions=-1)
 
 
-def _rows_of_people(part, labels, positions=0, keys=0):
+def _rows_of_people(numbers, labels, positions=0, keys=0):
     """Return rows with numbered columns, and the label, position and key of each."""
-    rows = part.set_axis(range(part.shape[1]), axis=1).reset_index(drop=True)
-    zeros = np.zeros(len(rows), dtype=np.int64)
-    return rows.assign(
+    zeros = np.zeros(len(numbers), dtype=np.int64)
+    return pandas.DataFrame(numbers).assign(
         label=labels.reset_index(drop=True), position=zeros + positions, key=zeros + keys
     )
 
 
-def _summary_of_moved(rows, names, grid):
+def _summary_of_moved(rows, grid):
     """Return the `PartSummary` of whole people; or an exception."""
     positions = rows["position"].to_numpy()
     if positions.min(initial=0) < 0:
-        return ValueError("groups must have one label for each row of the data.")
+        return rows["label"].iloc[positions.argmin()]
 
     try:
-        features = rows.drop(columns=["label", "position", "key"])
-        if names is not None:
-            features = features.set_axis(names, axis=1)
-        return summary_of_people(features, rows["label"], positions, grid)
+        numbers = rows.drop(columns=["label", "position", "key"])
+        return summary_of_people(numbers, rows["label"], positions, grid)
     except Exception as error:
         return error.with_traceback(None)
+
+
+def _is_made_of_objects(labels):
+    """Return whether Dask's option `convert-string` has turned objects into labels that are text.
+
+    Then 7 and 7.0 would be two people, and 1 and "1" one. Looks at types alone.
+    """
+    if getattr(labels._meta.dtype, "kind", "O") not in "OU":
+        return False
+    if not hasattr(labels, "expr"):  # a collection that does not tell how it was made
+        return hasattr(labels, "map_partitions") and pyarrow_strings_enabled()
+    return any(map(_makes_text_of_objects, labels.simplify().expr.walk()))
+
+
+def _makes_text_of_objects(node):
+    """Return whether a node of an expression of Dask turns columns of objects into text."""
+    kind = type(node).__name__
+    if kind == "FromPandas" and node.pyarrow_strings_enabled:
+        before = node.frame.head(0)
+        before = before if before.ndim == 1 else before[list(node.columns)]
+    elif kind == "ArrowStringConversion":
+        before = node.frame._meta
+    else:
+        return False
+    dtypes = pandas.DataFrame(before).reset_index().dtypes  # the index may become a column
+    return np.dtype(object) in list(dtypes)
 
 
 def _map_frame(part, function, empty):

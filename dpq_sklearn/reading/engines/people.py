@@ -5,7 +5,9 @@ rows go from worker to worker; what leaves the workers is a summary, which has n
 """
 
 from contextlib import suppress
+from enum import Enum
 from numbers import Number
+from types import NoneType
 from zlib import crc32
 
 import numpy as np
@@ -14,6 +16,9 @@ from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_
 from dpq_sklearn.reading.engines.parts import PartSummary
 from dpq_sklearn.reading.groups import weights_of_rows
 from dpq_sklearn.reading.summaries import summarize
+
+# The `==` of the types of these libraries is known.
+_LIBRARIES = ("builtins", "datetime", "decimal", "fractions", "uuid", "numpy", "pandas")
 
 
 def summary_of_people(part, labels, positions, grid):
@@ -37,17 +42,34 @@ def summary_of_people(part, labels, positions, grid):
 def keys_of_labels(labels, number_of_part):
     """Return an integer for each label of a pandas Series: equal ones for equal labels.
 
-    They are the same in all processes, as Python's own hashes are not, and decide nothing but the
-    part to which a row goes. So labels that are not equal may share a key: all those do that are
-    neither numbers nor text. A missing label is a person of its own and may go anywhere: where, is
-    told by the part in which it is, and not by chance, since it may be computed twice.
+    They are the same in all processes, as Python's own hashes are not, and decide only to which
+    part a row goes. So labels that are not equal may share a key: all labels do that are neither
+    numbers nor text. A missing label is a separate person and may go anywhere. The part that it
+    is in decides where, and not chance, since the part may be computed twice.
+
+    Raises for a label of an unknown type, which may equal labels of other types.
     """
+    if labels.dtype == object:
+        _check_types(set(map(type, labels)))
+
     keys = np.zeros(len(labels), dtype=np.int64)
-    with suppress(Exception):  # labels that cannot be compared are refused by who reads them
+    with suppress(Exception):  # the reader refuses labels that cannot be compared
         codes, distinct = labels.factorize()
         of_distinct = np.array([*map(_key_of, distinct), -1 - number_of_part], dtype=np.int64)
         keys = of_distinct[codes]  # the code of a missing label is -1
     return keys
+
+
+def _check_types(kinds):
+    """Raise for a type with an `==` of its own, which may equal a number that has another key."""
+    for kind in kinds:
+        compares = next(each for each in kind.__mro__ if "__eq__" in vars(each))
+        is_known = compares.__module__.partition(".")[0] in _LIBRARIES and compares is not object
+        if not is_known and not issubclass(kind, (Enum, NoneType)):
+            raise TypeError(
+                "groups in partitions must hold labels of types of Python, NumPy or pandas, such "
+                "as numbers or strings."
+            )
 
 
 def _key_of(label):
