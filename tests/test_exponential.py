@@ -34,6 +34,7 @@ from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.mechanisms.base_measure import step_measure
 from dpq_sklearn.reading.summaries import Summary
 from tests.enumeration import (
+    DisagreeingRanks,
     cell_measures,
     column_of,
     lumpy_grid,
@@ -321,6 +322,18 @@ def test_place_that_is_no_worse_than_its_bound_is_always_kept():
     scores = np.array([0.0, 0.3, 66.0, 700.0, 1e300])
     assert chances_to_keep(scores, scores).tolist() == [1.0] * 5
     assert chances_to_keep(np.zeros(1), np.array([1e300]))[0] == FLOOR / (1 + FLOOR)
+
+
+@pytest.mark.parametrize("is_leaf", [False, True])
+def test_a_chance_above_one_stops_the_draw_and_is_not_clipped(is_leaf):
+    """A bound that is no bound is an error of the package. Its message says nothing of the data."""
+    values = np.sort(np.random.default_rng(0).integers(0, 9, 200) * 1.0)[None]
+    ranks = DisagreeingRanks.of_rows(values, make_grid([(0.0, 9.0)], 40, [0]))
+    node = whole_node(ranks, 0.5, 0.1, is_leaf)
+    with pytest.raises(RuntimeError, match="internal error of dpq_sklearn: ranks") as error:
+        for seed in range(100):
+            draw(ranks, node, make_randomness(seed))
+    assert not any(character.isdigit() for character in str(error.value))
 
 
 def weights_of_records(cells_and_counts):

@@ -3,9 +3,17 @@
 import numpy as np
 import pytest
 
+from dpq_sklearn import DPRobustScaler, PrivacyLedger, dp_quantiles
+from dpq_sklearn.engine import selected_ranks
 from dpq_sklearn.engine.grid import make_grid, units_between
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
+from dpq_sklearn.reading import sources
+from dpq_sklearn.reading.sources import Batches, Table
+from dpq_sklearn.reading.threads import Progress
+from dpq_sklearn.releases.values import shortest_decimals, values_of_columns
 
+pytestmark = pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")
 INF = np.inf
 
 
@@ -112,3 +120,165 @@ def test_ranks_count_what_was_rounded():
     ranks = SortedRanks.of_rows(grid.on_lattices(values, 0), grid)
     below = ranks.weights_below(0, np.arange(7)) // (ranks.total_weights[0] // 6)
     assert below.tolist() == [0, 1, 4, 4, 4, 5, 6]
+
+
+# Cells and edges, to the last bit
+
+
+def random_lattices(n_lattices, seed):
+    """Yield grids of one column with random decimals, bounds and resolutions, and its bounds."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n_lattices):
+        decimals = int(rng.integers(-15, 16))
+        farthest = 2.0**64 if decimals == 0 else 2.0**51
+        middle = rng.choice([-1, 1]) * farthest * 2.0 ** -rng.uniform(0, 60)
+        width = rng.choice([10.0, 2.0**20, 2.0**45, abs(middle) / 100, 4 * abs(middle)])
+        units = np.clip((middle - width, middle + width), -farthest, farthest)
+        low, high = (float(end) for end in units / 10.0**decimals)
+        low, high = [(low, high), (-INF, high), (low, INF), (-INF, INF)][rng.integers(4)]
+        resolution = int(rng.choice([1, 4, 9, 24, 33, 40]))
+        try:
+            first, last = units_between(low, high, decimals)
+        except ValueError as error:
+            assert "within" in str(error)  # the division moved a bound beyond the farthest
+            continue
+        if first <= last:
+            yield lattice((low, high), decimals, resolution), low, high
+
+
+def some_cells(grid, rng, n=300):
+    """Cells of all magnitudes, those at the ends among them."""
+    first, end = int(grid.first[0]), int(grid.end[0])
+    if end - first <= n:
+        return np.arange(first, end)
+    inside = rng.integers(first, end, n // 3)
+    at_ends = np.concatenate((first + np.arange(n // 6), end - 1 - np.arange(n // 6)))
+    octaves = np.exp2(rng.uniform(0, 64, n)) / 10.0 ** int(grid.decimals[0])
+    by_value = grid.cells_of(octaves * rng.choice([-1, 1], n), 0)
+    return np.unique(np.concatenate((inside, at_ends, by_value)))
+
+
+def floats_near(values):
+    """Return values and up to three floats on both sides of each: (7, n_values)."""
+    below = [values]
+    above = [values]
+    for _ in range(3):
+        below.append(np.nextafter(below[-1], -INF))
+        above.append(np.nextafter(above[-1], INF))
+    return np.array((*below[:0:-1], *above))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cells_and_edges_agree_for_every_cell_and_every_float_near_an_edge(seed):
+    rng = np.random.default_rng(seed)
+    for grid, _, _ in random_lattices(150, seed):
+        cells = some_cells(grid, rng)
+        lower = grid.lower_edges(cells, 0)
+        upper = grid.upper_edges(cells, 0)
+        assert np.array_equal(grid.cells_of(lower, 0), cells)
+        assert np.array_equal(grid.cells_of(upper, 0), cells)
+        assert np.all(lower <= upper)
+        assert np.all(lower < grid.lower_edges(cells + 1, 0))
+
+        # What counts by cells, and what compares rounded values with edges.
+        middles = lower - (lower - grid.upper_edges(cells - 1, 0)) / 2
+        near = floats_near(np.concatenate((lower, upper, middles)))
+        rounded = grid.on_lattices(near, 0)
+        of_near = grid.cells_of(near, 0)
+        assert np.array_equal(grid.cells_of(rounded, 0), of_near)
+        assert np.array_equal(grid.on_lattices(rounded, 0), rounded)
+        assert np.all(np.diff(of_near, axis=0) >= 0) and np.all(np.diff(rounded, axis=0) >= 0)
+        is_inside = (of_near > grid.first[0]) & (of_near < grid.end[0] - 1)
+        assert np.all((rounded >= grid.lower_edges(of_near, 0))[is_inside])
+        assert np.all((rounded < grid.lower_edges(of_near + 1, 0))[is_inside])
+        assert np.all((rounded <= grid.upper_edges(of_near, 0))[is_inside])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_released_values_of_lattices_lie_in_their_cells_and_bounds_and_ascend(seed):
+    rng = np.random.default_rng(seed)
+    for grid, low, high in random_lattices(150, seed):
+        cells = some_cells(grid, rng)
+        values, _ = shortest_decimals(grid, cells, np.zeros_like(cells))
+        assert np.array_equal(grid.cells_of(values, 0), cells)
+        assert np.all((low <= values) & (values <= high))
+        assert np.all(np.diff(values) > 0)
+        (released,) = values_of_columns(grid, [cells], 1e-3)
+        assert np.array_equal(released, values)
+
+
+def ranks_of_all_kinds(x, grid, monkeypatch):
+    """Return ranks of one column: sorted, selected, of people, of batches, of a summary."""
+    column = x[:, None]
+    people = np.arange(x.size)
+    found = []
+    for first_selected in (1, 10**9):
+        monkeypatch.setattr(sources, "SELECTED_ROWS", first_selected)
+        for groups in (None, people):
+            for table, its_grid in (
+                (column, grid),
+                (np.repeat(column, 2, axis=1), grid[[0, 0]]),
+            ):
+                ranks = Table(table, groups=groups).read(its_grid).ranks
+                found.append(ranks)
+                if hasattr(ranks, "near"):
+                    found.append(ranks.near(np.zeros(1, dtype=int), np.array([0.5]), np.ones(1)))
+    batches = Batches([(column[:50], None), (column[50:], None)], None, Progress())
+    return [*found, batches.read(grid).ranks]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_kinds_of_ranks_of_lattices_are_equal(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    for kind in ("EachARecord", "SharedRecords"):
+        selects = getattr(selected_ranks, kind, None)
+        if selects is not None:
+            monkeypatch.setattr(selects, "are_selected", lambda _, n_rows, share: True)
+
+    for grid, _, _ in random_lattices(8, seed):
+        cells = some_cells(grid, rng, n=60)
+        near = floats_near(np.concatenate((grid.lower_edges(cells, 0), grid.upper_edges(cells, 0))))
+        x = rng.permutation(near.ravel())
+        of_rows = np.sort(grid.cells_of(x, 0))
+        ends = np.concatenate((cells, cells + 1))
+        wanted = np.arange(0, x.size, 7)
+        found = of_rows[wanted]
+        for ranks in ranks_of_all_kinds(x, grid, monkeypatch):
+            below = ranks.weights_below(0, ends) // RECORD_WEIGHT
+            assert np.array_equal(below, np.searchsorted(of_rows, ends))
+            of_ranks = ranks.around_ranks(np.zeros_like(wanted), wanted * RECORD_WEIGHT)
+            before, after = np.searchsorted(of_rows, (found, found + 1))
+            assert np.array_equal(of_ranks[0], found)
+            assert np.array_equal(of_ranks[1] // RECORD_WEIGHT, before)
+            assert np.array_equal(of_ranks[2] // RECORD_WEIGHT, after)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "decimals"),
+    [
+        ((71e12, 73e12), 2),
+        ((90e12, 90.00000000001e12), 2),
+        ((1233.7733242028423, 1233.7733242028442), 13),
+        ((-5e307, 5e307), 5),
+        ((None, 1e14), 2),
+        ((1.7e9, 1.7e9 + 86_400), 7),
+        ((-1e30, 1e30), -8),
+        ((1e30, 1e31), 0),
+    ],
+)
+def test_decimals_that_floats_do_not_hold_between_the_bounds_are_refused_unpaid(bounds, decimals):
+    ledger = PrivacyLedger(eps=1.0)
+    with pytest.raises(ValueError, match=r"bounds must lie within .* decimals="):
+        dp_quantiles([1.0], 0.5, bounds=bounds, decimals=decimals, ledger=ledger)
+    with pytest.raises(ValueError, match=r"bounds must lie within .* decimals="):
+        DPRobustScaler(eps=1.0, bounds=bounds, decimals=decimals, ledger=ledger).fit([[1.0]])
+    assert ledger.records() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "tolerance"),
+    [(70374410066329.6, 2, 1e-9), (8.0003, 15, 1e-9), (8192.0, 12, 1e-9), (-1.7e26, -8, 1e-9)],
+)
+def test_values_beyond_the_exact_units_of_open_lattices_are_found(value, decimals, tolerance):
+    found = dp_quantiles(np.full(1000, value), 0.5, decimals=decimals, random_state=0)
+    assert abs(found - value) <= tolerance * abs(value)

@@ -30,6 +30,7 @@ from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.mechanisms.base_measure import step_measure
 from dpq_sklearn.reading.summaries import Summary
 from tests.enumeration import (
+    DisagreeingRanks,
     cell_measures,
     column_of,
     lumpy_grid,
@@ -284,6 +285,18 @@ def test_draw_has_the_distribution_of_the_weights_whatever_is_looked_up(
 
     assert p_value(2.0) > 1e-3
     assert p_value(2.6) < 1e-3
+
+
+@pytest.mark.parametrize("is_leaf", [False, True])
+def test_a_chance_above_one_stops_the_draw_and_is_not_clipped(is_leaf):
+    """A bound that is no bound is an error of the package. Its message says nothing of the data."""
+    values = np.sort(np.random.default_rng(0).integers(0, 9, 200) * 1.0)[None]
+    ranks = DisagreeingRanks.of_rows(values, make_grid([(0.0, 9.0)], 40, [0]))
+    node = whole_pair(ranks, (0.3, 0.7), 0.1, is_leaf)
+    with pytest.raises(RuntimeError, match="internal error of dpq_sklearn: ranks") as error:
+        for seed in range(100):
+            draw(ranks, node, make_randomness(seed))
+    assert not any(character.isdigit() for character in str(error.value))
 
 
 def repeated_pair(node, times):

@@ -31,6 +31,7 @@ _AHEAD = np.array([0.3, 0.8, 1.4, 2.2, 3.5, 5.5, 8.5, 12, 16, 20, 25, 30, 36])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
 # The probability of a node is rounded to a multiple of 1 / Q_STEPS, so that targets are exact.
 Q_STEPS = 2**30
+_MOST_CHANCE = 1 + 1e-9  # of a proposal to be kept; above 1 only by rounding errors
 # Each node gets several proposals at once, if there are few: hardly any needs another round.
 _PROPOSALS_AT_ONCE = 512
 _MOST_PROPOSALS = 4
@@ -168,7 +169,7 @@ def draw(ranks, nodes, randomness):
 
         low, high = rank_intervals(ranks, nodes, rows, proposed)
         chances = chances_to_keep(least_scores[rows, run], scores.of_interval(low, high, rows))
-        is_kept = (randomness.uniforms(rows.size) < chances).reshape(left.size, n_proposals)
+        is_kept = kept_by_chance(chances, randomness).reshape(left.size, n_proposals)
 
         is_found = is_kept.any(axis=1)
         first = n_proposals * is_found.nonzero()[0] + is_kept.argmax(axis=1)[is_found]
@@ -191,6 +192,21 @@ def run_bounds(scores, runs):
 def chances_to_keep(least_scores, scores):
     """Return weight / bound for places with these scores, from runs with these least scores."""
     return (np.exp(-scores) + FLOOR) / (np.exp(-least_scores) + FLOOR)
+
+
+def kept_by_chance(chances, randomness):
+    """Return whether each proposal is kept, which has this probability.
+
+    A chance above 1 would silently distort the distribution. It means that a bound is no bound:
+    ranks that were looked up disagree with those of the places. That is an error of this package,
+    whatever the data are, so nothing may be released.
+    """
+    if np.any(chances > _MOST_CHANCE):
+        raise RuntimeError(
+            "internal error of dpq_sklearn: ranks of the same column disagree, so nothing was "
+            "released. Please report it with the version and the parameters, but without data."
+        )
+    return randomness.uniforms(chances.size) < chances
 
 
 def rank_intervals(ranks, nodes, rows, places):

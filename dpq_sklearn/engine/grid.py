@@ -10,8 +10,16 @@ pattern. That is exact, monotone and alike on every machine, which no library's 
 Below a smallest power of two the scale is linear, through zero. Cell 0 begins at zero, and negative
 numbers have negative cells; between two bounds, cell 0 holds the lower one.
 
-Where somebody vouches for a *lattice*, the multiples of a power of ten, cells are its points.
-If they are too many, then far from zero a cell has two points, four, and so on.
+If the user declares `decimals`, the values of a column lie on a *lattice*, the multiples of a
+power of ten, and the cells are its points. If there are too many points, then far from zero a cell
+has two points, four, and so on.
+
+A point is a whole number of *units* (of the last decimal). Values are rounded to units, and edges
+are computed in units, so both directions must agree to the last bit. Units of at most 51
+significant bits survive the way to a float and back: dividing by an exact power of ten and
+multiplying by it again are off by less than half of the last of 51 bits. So every whole number up
+to 2^51 units is a point; further away only those of 51 bits are, and bounds must not lie there.
+With 0 decimals nothing is rounded, and every whole float is a point.
 
 The *grid measure* of a cell is 1, and more if the cell holds a round number (`round_numbers`).
 """
@@ -41,6 +49,7 @@ _LEAST_EXPONENT = -900  # so that no power of ten below overflows
 # In place of the decimals of a column that need not lie on a lattice.
 _NO_LATTICE = -(2**15)
 _LARGEST_UNIT_EXPONENT = 52  # beyond, floats are further apart than units
+_UNIT_BITS = 51  # significant bits of units that survive the way to a float and back
 
 
 class Grid(Protocol):
@@ -140,23 +149,34 @@ class FloatGrid:
 
     def on_lattices(self, values, columns):
         """Return each value, or the nearest point of its column's lattice; NaN stay."""
-        return self._in_values(self._in_units(values, columns), columns)
+        with np.errstate(over="ignore"):  # beyond the largest float it is infinite
+            return self._in_values(self._in_units(values, columns), columns)
 
     def _in_units(self, values, columns):
-        """Return values on lattices as whole numbers of units, others as they are."""
+        """Return values on lattices as whole numbers of units, others as they are.
+
+        ``_in_units(_in_values(units)) == units`` for all units of points (`_UNIT_BITS`).
+        """
         if self.decimals is None:
             return values
-        is_lattice = self.is_lattice[columns]
-        decimals = np.where(is_lattice, self.decimals[columns], 0)
+
+        decimals = self._scales[columns]
         units = np.rint(times_ten_to(values, decimals)) + 0.0  # no negative zero
-        return np.where(is_lattice, units, values)
+        is_far = (np.abs(units) > 2.0**_UNIT_BITS) & (decimals != 0)
+        if is_far.any():
+            units = np.where(is_far, _with_unit_bits(units), units)
+        return np.where(self.is_lattice[columns], units, values)
 
     def _in_values(self, units, columns):
-        """Return what `_in_units` is made of."""
+        """Return the values of units on lattices; others are values already."""
         if self.decimals is None:
             return units
-        decimals = np.where(self.is_lattice[columns], self.decimals[columns], 0)
-        return times_ten_to(units, -decimals)
+        return times_ten_to(units, -self._scales[columns])
+
+    @cached_property
+    def _scales(self):
+        """The decimals of each lattice, and 0 for other columns."""
+        return np.where(self.is_lattice, self.decimals, 0)
 
     @cached_property
     def first(self):
@@ -178,18 +198,26 @@ class FloatGrid:
     def lower_edges(self, cells, columns):
         """Return the lower end of each cell: to the last bit, the least value in it."""
         columns = self._index(columns)
-        from_zero = cells + self._origin[columns]
-        units = self._values_at(from_zero * self.steps_per_cell[columns], columns)
-        return self._in_values(units, columns)
+        return self._in_values(self._least_units(cells, columns), columns)
 
     def upper_edges(self, cells, columns):
         """Return the upper end of each cell; on a lattice the last point in it."""
         columns = self._index(columns)
-        edges = self.lower_edges(cells + 1, columns)
+        following = self._least_units(cells + 1, columns)
         if self.decimals is None:
-            return edges
-        units = self._in_units(edges, columns)
-        return self._in_values(units - self.is_lattice[columns], columns)
+            return following
+
+        # The distance to the point before: 1, or the last bit of units far from zero.
+        last_bits = np.spacing(np.abs(np.nextafter(following, -np.inf)))
+        times = np.where(self._scales[columns] == 0, 1.0, 2.0 ** (53 - _UNIT_BITS))
+        distances = np.maximum(1.0, times * last_bits)
+        last = following - np.where(self.is_lattice[columns], distances, 0.0)
+        return self._in_values(last, columns)
+
+    def _least_units(self, cells, columns):
+        """Return the least number of units in each cell; without a lattice, the least value."""
+        from_zero = cells + self._origin[columns]
+        return self._values_at(from_zero * self.steps_per_cell[columns], columns)
 
     @cached_property
     def _origin(self):
@@ -386,6 +414,22 @@ def _fields_of_lattice(low, high, resolution, decimals):
     }
 
 
+def _with_unit_bits(units):
+    """Return units rounded to as many significant bits as survive the way to a float and back."""
+    mantissas, exponents = np.frexp(units)
+    return np.ldexp(np.rint(np.ldexp(mantissas, _UNIT_BITS)), exponents - _UNIT_BITS)
+
+
+def _n_unit_bits(decimals):
+    """Return how many significant bits the units of a lattice may have."""
+    return 53 if decimals == 0 else _UNIT_BITS
+
+
+def _farthest_bound(decimals):
+    """Return how many units from zero a bound may lie."""
+    return 2.0**LARGEST_EXPONENT if decimals == 0 else 2.0**_UNIT_BITS
+
+
 def _cells_from_zero(units, exponent):
     """Return how many cells a number of units is from zero, on a scale linear up to 2^exponent.
 
@@ -399,22 +443,25 @@ def _cells_from_zero(units, exponent):
 def units_between(low, high, decimals):
     """Return the first and the last point of a lattice between two bounds, in its units.
 
-    An open end is at 2^64 units from zero. The first is above the last if there is no point.
+    An open end is at 2^64 units from zero. The first is above the last if there is no point. Raises
+    a ValueError if a bound lies so far from zero that floats do not hold so many decimals.
     """
-    largest = int(np.nextafter(2.0**LARGEST_EXPONENT, 0.0))
+    with np.errstate(over="ignore"):
+        ends = np.rint(times_ten_to(np.array([low, high]), np.array(decimals)))
+    values = times_ten_to(ends, np.array(-decimals))
 
-    def units_and_value(bound):
-        units = np.rint(times_ten_to(np.float64(bound), np.array(decimals)))
-        return int(units), float(times_ten_to(units, np.array(-decimals)))
+    farthest = _farthest_bound(decimals)
+    if np.any(np.isfinite((low, high)) & (np.abs(ends) > farthest)):
+        raise ValueError(
+            f"bounds must lie within {times_ten_to(farthest, np.array(-decimals)):g} of 0 if "
+            f"decimals={decimals}, got {(low, high)!r}. Further from 0, floating-point numbers are "
+            "less precise than that: pass fewer decimals, or decimals=None."
+        )
 
-    first, last = -largest, largest
-    if np.isfinite(low):
-        units, value = units_and_value(low)
-        first = units + (value < low)
-    if np.isfinite(high):
-        units, value = units_and_value(high)
-        last = units - (value > high)
-    return max(first, -largest), min(last, largest)
+    largest = 2**LARGEST_EXPONENT - 2 ** (LARGEST_EXPONENT - _n_unit_bits(decimals))
+    first = -largest if np.isinf(low) else int(ends[0]) + bool(values[0] < low)
+    last = largest if np.isinf(high) else int(ends[1]) - bool(values[1] > high)
+    return first, last
 
 
 def _n_floats_between(low, high, smallest_exponent):

@@ -39,6 +39,7 @@ from dpq_sklearn.engine.exponential import (
     ascending_shares,
     chosen,
     draw_by_measure,
+    kept_by_chance,
     node_runs,
     proposals_each,
     rank_intervals,
@@ -274,7 +275,7 @@ class _Proposals:
 
     def _place(self, found, pairs, lower, upper, least_scores, chances):
         """Keep proposed runs with these chances, and places drawn in them by their weights."""
-        is_kept = self.randomness.uniforms(pairs.size) < chances
+        is_kept = kept_by_chance(chances, self.randomness)
         if not is_kept.any():
             return
         pairs = pairs[is_kept]
@@ -292,7 +293,7 @@ class _Proposals:
 
         places = places.reshape(2, -1)
         middles = (low + (high - low) // 2).reshape(2, -1)
-        is_kept = self.randomness.uniforms(pairs.size) < chances
+        is_kept = kept_by_chance(chances, self.randomness)
         is_kept &= places[0] <= places[1]
         found.keep(pairs[is_kept], places[:, is_kept], middles[:, is_kept])
 

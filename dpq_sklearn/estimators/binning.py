@@ -62,7 +62,8 @@ def with_equal_ones_apart(inner, bounds, decimals):
 
     following = np.nextafter(inner, np.inf)
     if decimals is not None:
-        following = np.array([round(edge + 10.0**-decimals, decimals) for edge in inner.tolist()])
+        points = [round(edge + 10.0**-decimals, decimals) for edge in inner.tolist()]
+        following = np.maximum(following, points)  # far from 0, floats are further apart
 
     is_repeated = np.append(False, is_repeated)
     is_last = np.append(inner[1:] > following[:-1], following[-1] <= bounds[1])

@@ -73,10 +73,11 @@ def _within_gaps(values, parts, low, high):
 
 
 def shortest_decimals(grid, cells, columns):
-    """Return for each cell the number with the fewest digits that lies in it, and how many it has.
+    """Return the number with the fewest digits in each cell, and how many digits it has.
 
-    An age's cell gives 37.0, zero's cell gives 0.0. Where no float of up to 16 digits maps back
-    (a grid as fine as floats) it is the cell's lower end. On a lattice it is a point.
+    The cell of an age gives 37.0, and the cell of zero gives 0.0. If a cell holds no float of up
+    to 16 digits (on a grid as fine as floats), its number is its lower end. On a lattice it is a
+    point.
     """
     ends = np.array((grid.lower_edges(cells, columns), grid.upper_edges(cells, columns)))
     lower, upper = np.clip(ends, grid.low[columns], grid.high[columns])
@@ -87,6 +88,7 @@ def shortest_decimals(grid, cells, columns):
 
     is_inside = (lower <= candidates) & (candidates <= upper)
     is_inside &= grid.cells_of(candidates, columns) == cells
+    is_inside[-1] = True  # the least value of a cell lies in it
     n_digits = is_inside.argmax(axis=0)
     return candidates[n_digits, np.arange(cells.size)], n_digits
 
