@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -155,6 +156,80 @@ def test_refused_release_has_not_read_the_data(tmp_path):
         dp_quantiles(watched, 0.5, eps=1.0, ledger=ledger)
     assert watched.n_reads == 0
     assert ledger.records() == []
+
+
+class WatchedTable(Watched):
+    """A table that tells its shape and its dtype without being read, as a file on disk does."""
+
+    @property
+    def shape(self):
+        return self.values.shape
+
+    @property
+    def dtype(self):
+        return self.values.dtype
+
+
+WATCHED = {
+    "a table": lambda: WatchedTable(np.arange(6.0).reshape(3, 2)),
+    "rows in a list": lambda: [WatchedTable(np.arange(2.0)) for _ in range(3)],
+    "rows that tell their length": lambda: [Watched(np.arange(2.0)) for _ in range(3)],
+    "cells in a list": lambda: [[Watched(np.array(number)), 1.0] for number in range(3)],
+    "a column": lambda: WatchedTable(np.arange(3.0)),
+    "cells in a column": lambda: [Watched(np.array(number)) for number in range(3)],
+}
+
+
+def all_watched(thing):
+    if isinstance(thing, list):
+        return [watched for part in thing for watched in all_watched(part)]
+    return [thing] if isinstance(thing, Watched) else []
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_containers_that_tell_their_shape_are_read_when_the_price_is_paid(name, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "small.sqlite", eps=1.0)
+    data = WATCHED[name]()
+
+    def spend(eps):
+        if "column" in name:
+            return dp_quantiles(data, 0.5, eps=eps, ledger=ledger)
+        return DPKBinsDiscretizer(eps=eps, ledger=ledger).fit(data)
+
+    with pytest.raises(BudgetExceededError):
+        spend(2.0)
+    assert [watched.n_reads for watched in all_watched(data)] == [0] * len(all_watched(data))
+
+    # Cells that only NumPy can read are no numbers, but that is known after the payment.
+    with pytest.raises(TypeError, match="type Watched") if "cells" in name else nullcontext():
+        spend(1.0)
+    assert min(watched.n_reads for watched in all_watched(data)) > 0
+    assert [record.eps for record in ledger.records()] == [1.0]
+
+
+def test_a_table_is_refused_by_the_shape_and_the_dtype_that_it_tells(ledger):
+    for values, message in [
+        (np.arange(3.0), "Expected 2D array"),
+        (np.zeros((2, 2, 2)), "dim 3"),
+        (np.array([["text"]]), "got dtype str"),
+        (np.zeros((0, 2)), "0 sample"),
+    ]:
+        watched = WatchedTable(values)
+        with pytest.raises(ValueError, match=message):
+            DPKBinsDiscretizer(ledger=ledger).fit(watched)
+        assert watched.n_reads == 0
+    assert ledger.records() == []
+
+
+def test_a_table_that_is_not_what_it_tells_is_refused(ledger):
+    class Liar(WatchedTable):
+        shape = (3, 2)
+        dtype = np.dtype(float)
+
+    for values in (np.zeros((2, 2)), np.array([["secret"] * 2] * 3)):
+        with pytest.raises(ValueError, match="must hold") as caught:
+            DPKBinsDiscretizer(eps=0.1, ledger=ledger).fit(Liar(values))
+        assert "secret" not in str(caught.value)
 
 
 def test_spend_stays_when_the_data_turn_out_to_be_no_numbers(ledger):

@@ -1,18 +1,21 @@
 """Reading containers: every table of real numbers becomes floats, and no output quotes a cell.
 
-An exception is an output, and so is a warning. Therefore reading has two steps:
+Exceptions and warnings are outputs, too. Therefore reading has two steps:
 
 - `checked_table` and `checked_column` look at public facts alone: the container, its dimensions,
-  its names and its dtypes. What is wrong with these is raised before the price is paid.
-- `read_matrix` reads the numbers. Only a cell of a column of objects can still be wrong: it is
-  reported by its column and its type. Every kind of missing value becomes NaN, infinities stay.
-  The frames of a read that fails hold data, which `no_data_in_frames` removes.
+  its names and its dtypes. They raise before the price is paid. Lists and containers that are not
+  known become `Unread`, with the shape and the dtype that they tell. Only a table that tells no
+  shape, because all it has is `__array__`, has to be converted in this step.
+- `read_matrix` reads the numbers. Only cells of unknown types can still be wrong: the message
+  names the column and the type of the cell. Every kind of missing value becomes NaN, infinities
+  stay. The frames of a read that fails hold data, which `no_data_in_frames` removes.
 """
 
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
 from os import PathLike
@@ -36,6 +39,27 @@ _PLAIN_TYPES = {float, int, bool, type(None)}
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 _ROWS_AT_ONCE = 2048
 _A_COLUMN = "a column or an array"
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A list, or a container with `__array__`, that tells its shape and is converted later."""
+
+    container: object
+    shape: tuple
+    dtype: np.dtype  # of objects if it is not told
+
+    def __len__(self):
+        return self.shape[0]
+
+    def read(self):
+        """Return the container as an array of the shape that it told, or raise."""
+        array = _as_array(self.container)
+        if array is None or array.shape != self.shape:
+            kind = type(self.container).__name__
+            raise ValueError(f"X must hold numbers in the shape that it tells, got a {kind}.")
+        _check_dtypes(array)
+        return array
 
 
 def checked_table(X, name="X"):
@@ -68,8 +92,8 @@ def _way_to_a_table(x, is_list):
 
 def checked_column(x):
     """Return `x` as an array or a series, or raise; reads no cell."""
-    if hasattr(x, "__array__") and not _has_dtypes(x):
-        return x  # it tells nothing before it is read, so `read_matrix` will check it
+    if hasattr(x, "__array__") and not _has_dtypes(x) and _told_shape(x) is None:
+        return x  # it tells nothing, so `read_matrix` will check it
     x = _with_dtypes(x, "x", _A_COLUMN)
     if _n_dimensions(x) != 1:
         raise ValueError(
@@ -102,6 +126,8 @@ def _read(X, kept_types, first_column):
     with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
         if not _has_dtypes(X):  # a column of which nothing is checked so far
             X = checked_column(_with_dtypes(X, "x", _A_COLUMN))
+        if isinstance(X, Unread):
+            X = X.read()
         return _matrix_of(X, kept_types, first_column)
 
 
@@ -150,7 +176,7 @@ def fill_columns(columns, X):
 def _has_dtypes(X):
     """Return whether `X` tells its dtypes without being read."""
     is_known = library_of(X) in ("pandas", "polars", "pyarrow") or hasattr(X, "iloc")
-    return is_known or isinstance(X, np.ndarray) or sparse.issparse(X)
+    return is_known or isinstance(X, (np.ndarray, Unread)) or sparse.issparse(X)
 
 
 def _with_dtypes(X, name, kind):
@@ -164,10 +190,58 @@ def _with_dtypes(X, name, kind):
             f"{name} must hold its rows, got a LazyFrame: collect() it first, or pass its "
             "collect_batches() to fit_batches."
         )
-    array = X if _has_dtypes(X) else _as_array(X)
-    if array is None or _n_dimensions(array) == 0:
+    found = X if _has_dtypes(X) else _unread(X)
+    if found is None or _n_dimensions(found) == 0:
         raise TypeError(f"{name} must be {kind}, got {no_table_in_words(X)}.")
-    return array
+    return found
+
+
+def _unread(X):
+    """Return `X` to be converted later, or as an array if it tells no shape; None for scalars."""
+    shape = _told_shape(X)
+    if shape is None:
+        return _as_array(X) if hasattr(X, "__array__") else None
+    return Unread(X, shape, _told_dtype(X))
+
+
+def _told_shape(X):
+    """Return the shape of an array-like or of nested lists, None if it is not told.
+
+    Reads no cell. Whether lists have a third dimension is told by the types in the first row.
+    """
+    if hasattr(X, "shape"):
+        return tuple(X.shape)
+    if not _is_sequence(X) or hasattr(X, "__array__"):
+        return None
+    if len(X) == 0 or not all(map(_is_sequence, X)) or len(set(map(len, X))) > 1:
+        return (len(X),)
+    return (len(X), *(_told_shape(X[0]) or (len(X[0]),)))
+
+
+def _is_sequence(thing):
+    """Return whether NumPy would see more than one cell in a thing."""
+    if isinstance(thing, (list, tuple)):
+        return True
+    if hasattr(thing, "shape"):
+        return len(thing.shape) > 0
+    if isinstance(thing, (str, bytes, Mapping)) or not _has_length(thing):
+        return False
+    return hasattr(thing, "__getitem__") or hasattr(thing, "__array__")
+
+
+def _has_length(thing):
+    """Return whether a thing has a length; a cell may define `__len__` and have none."""
+    with suppress(Exception):
+        return len(thing) >= 0
+    return False
+
+
+def _told_dtype(X):
+    """Return the dtype that an array-like tells, also in the words of PyTorch; else objects."""
+    told = getattr(X, "dtype", object)
+    with suppress(TypeError):
+        return told if isinstance(told, np.dtype) else np.dtype(str(told).rpartition(".")[2])
+    return np.dtype(object)
 
 
 def _as_array(X):
@@ -205,7 +279,8 @@ def _check_dtypes(X):
     of objects in a DataFrame is nearly always text.
     """
     labels, dtypes, _ = columns_of(X)
-    may_hold_numbers = may_be_numbers if isinstance(X, np.ndarray) else are_numbers
+    is_array = isinstance(X, (np.ndarray, Unread))
+    may_hold_numbers = may_be_numbers if is_array else are_numbers
     if all(map(may_hold_numbers, set(dtypes))):
         return
 
@@ -322,6 +397,7 @@ def columns_of(X, first_column=0):
     elif hasattr(X, "schema"):
         names, dtypes, columns = X.column_names, X.schema.types, X.itercolumns()
     else:
-        names, columns = range(first_column, first_column + X.shape[1]), X.T
+        names = range(first_column, first_column + X.shape[1])
+        columns = None if isinstance(X, Unread) else X.T
         dtypes = [X.dtype] * X.shape[1]
     return (f"column {name!r} of X" for name in names), dtypes, columns

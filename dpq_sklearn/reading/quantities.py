@@ -9,7 +9,7 @@ import re
 import numpy as np
 from scipy import sparse
 
-from dpq_sklearn.reading.containers import columns_of, table_with_dtypes, word_of_dtype
+from dpq_sklearn.reading.containers import Unread, columns_of, table_with_dtypes, word_of_dtype
 
 # What the names of other libraries' dtypes begin with.
 _QUANTITIES = r"(?i)(sparse\[)?(u?int\d|(half)?float|double|decimal)"
@@ -40,7 +40,7 @@ def positions_of_quantities(X, name="table"):
         return positions
 
     words = list(map(word_of_dtype, dtypes))
-    if isinstance(X, np.ndarray) and words:  # a list has no types, so it is one of objects
+    if isinstance(X, (np.ndarray, Unread)) and words:  # a list counts as one of objects
         raise ValueError(no_quantities(f"an array or a list of {words[0]}", name))
     raise ValueError(no_quantities(named_types(zip(names_of(X), words, strict=True)), name))
 
