@@ -250,7 +250,8 @@ def test_parts_of_one_array_may_be_public_and_private():
     [
         (rows(9)[:, :2], "prior must have the 3 columns of X, got one with 2"),
         (pd.DataFrame(rows(9), columns=list("acb")), "by the same names in the same order"),
-        (KBinsDiscretizer(3, strategy="uniform").fit(rows(99)), "strategy='uniform'"),
+        (KBinsDiscretizer(3).fit(rows(99)), "that scikit-learn has fitted"),
+        (QuantileTransformer(n_quantiles=9).fit(rows(99)), "that scikit-learn has fitted"),
         (DecisionTreeClassifier().fit(rows(9), [0, 1, 1] * 3), "prior must be public rows, a fit"),
     ],
 )
@@ -270,11 +271,12 @@ def test_mechanisms_without_a_base_measure_take_no_prior(mechanism):
         DPKBinsDiscretizer(mechanism=mechanism, prior=rows(20)).fit(rows(30))
 
 
-def test_public_transformers_of_scikit_learn_are_priors_too():
-    public = rows(500, seed=1)[:, :2]
-    for transformer in (KBinsDiscretizer(5), QuantileTransformer(n_quantiles=9)):
-        priors = priors_of_features(transformer.fit(public), 2)
-        assert all(prior.values[1] < prior.values[-2] for prior in priors)
+@pytest.mark.parametrize("private", [DPKBinsDiscretizer(5), DPQuantileTransformer(9)])
+def test_an_export_is_a_prior_until_scikit_learn_fits_it_again(private):
+    plain = private.fit(rows(500)).to_sklearn()
+    assert len(priors_of_features(pickle.loads(pickle.dumps(plain)), 3)) == 3
+    with pytest.raises(ValueError, match="that scikit-learn has fitted"):
+        priors_of_features(plain.fit(rows(500)), 3)
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array])

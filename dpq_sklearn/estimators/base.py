@@ -38,6 +38,7 @@ from dpq_sklearn.reading.containers import (
 from dpq_sklearn.reading.engines.protocol import RowMap
 from dpq_sklearn.reading.engines.registry import collection_of
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.priors import mark_as_released
 from dpq_sklearn.reading.sources import Batches
 from dpq_sklearn.reading.threads import Progress
 from dpq_sklearn.releases.release import pay, release
@@ -411,6 +412,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
 
         plain = self._plain()
+        mark_as_released(plain)
         if hasattr(self, "feature_names_in_"):
             first = plain[0] if isinstance(plain, Pipeline) else plain
             first.feature_names_in_ = self.feature_names_in_.copy()

@@ -60,7 +60,9 @@ class PrivateQuantileTransformer(PrivateTransformer):
         Public rows with the same columns, or an earlier release: a fitted transformer of this
         package, the result of its `to_sklearn`, or a table of :func:`dp_describe`. The search for
         the quantiles starts where the prior has them, at no cost; a wrong prior costs little
-        accuracy. Never pass a part of the private rows.
+        accuracy. Never pass a part of the private rows, or anything that was computed from them
+        without privacy. A transformer that scikit-learn has fitted is rejected: if its rows were
+        public, pass the rows.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
         The mechanism that finds the quantiles. "auto" chooses between AQ and noisy counts of the
         few points that `decimals` and `bounds` leave, by public facts.

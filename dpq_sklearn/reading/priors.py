@@ -1,8 +1,14 @@
 """The parameter `prior`: public rows, a description, or a transformer that was fitted before.
 
-A prior made of the private rows themselves would be a leak that no code can see. What can be seen,
-the same object or memory that both share, is refused.
+A prior that was computed from the private rows would leak them, and no code can see how a number
+was computed. These mistakes can be seen, and are refused:
+
+- the private rows themselves, as the same object or in the same memory;
+- a transformer that scikit-learn has fitted, since its edges are exact quantiles of some rows. What
+  `to_sklearn` returns has a digest of the released numbers, which a later fit invalidates.
 """
+
+from hashlib import sha256
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -47,9 +53,46 @@ def prior_of_column(prior, x):
     return Prior.of_numbers(read_matrix(prior)[:, 0].astype(np.float64))
 
 
+def mark_as_released(plain):
+    """Give a transformer of scikit-learn a digest of its quantiles, if it has some."""
+    if _has_quantiles(plain):
+        plain._digest_of_release = _digest(plain)
+
+
+def _has_quantiles(transformer):
+    return hasattr(transformer, "bin_edges_") or hasattr(transformer, "quantiles_")
+
+
+def _is_release(transformer):
+    """Return whether the numbers of a fitted transformer were released by a private one."""
+    if hasattr(transformer, "privacy_"):
+        return True
+    return getattr(transformer, "_digest_of_release", None) == _digest(transformer)
+
+
+def _digest(transformer):
+    """Return a digest of the edges or quantiles of a fitted transformer."""
+    numbers = getattr(transformer, "bin_edges_", None)
+    if numbers is None:
+        numbers = getattr(transformer, "quantiles_", ())
+
+    digest = sha256()
+    for of_feature in numbers:
+        digest.update(np.asarray(of_feature, dtype=np.float64).tobytes())
+        digest.update(b"|")
+    return digest.hexdigest()
+
+
 def _of_transformer(transformer):
-    """Return the priors of the features of a fitted transformer, ours or scikit-learn's."""
+    """Return the priors of the features of a fitted transformer: a private one, or its export."""
     check_is_fitted(transformer)
+
+    if _has_quantiles(transformer) and not _is_release(transformer):
+        raise ValueError(
+            "prior must be public rows or an earlier release, got a "
+            f"{type(transformer).__name__} that scikit-learn has fitted: its numbers are exact "
+            "and leak the rows if these are private. If they are public, pass the rows themselves."
+        )
 
     if hasattr(transformer, "bin_edges_"):
         if getattr(transformer, "strategy", "quantile") != "quantile":

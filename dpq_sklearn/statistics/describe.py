@@ -70,8 +70,8 @@ def dp_describe(
         are described, or one for each; see :func:`dp_quantiles`.
     prior : DataFrame, array-like, fitted transformer or None, default=None
         Public rows with the same columns, or an earlier release: a description, or a fitted
-        transformer. The quantiles are looked for where the prior has them, at no cost. Never a part
-        of `table`.
+        transformer. The quantiles are looked for where the prior has them, at no cost. Never pass a
+        part of `table`, or anything that was computed from it without privacy.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
         What finds the quantiles, as in :func:`dp_quantiles`.
     groups : array-like of shape (n_samples,), str or None, default=None

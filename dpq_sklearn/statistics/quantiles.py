@@ -61,7 +61,8 @@ def dp_quantiles(
         not guessed from the numbers.
     prior : array-like of shape (n_public,) or None, default=None
         Public numbers of the same kind, or quantiles that were released before. The quantiles are
-        looked for where these have them, at no cost. Never a part of `x`.
+        looked for where these have them, at no cost. Never pass a part of `x`, or anything that was
+        computed from it without privacy.
     mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
         "aq" is ApproximateQuantiles. "agg_tree" adds noise to counts, which is better for many
         quantiles where `decimals` and `bounds` leave few points: "auto" uses it where that is so.
