@@ -45,7 +45,6 @@ BOTH = [
 both = pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
 with_ends = pytest.mark.parametrize("estimator", BOTH[:2], ids=lambda est: type(est).__name__)
 RELEASED = {"bin_edges_", "quantiles_", "center_", "scale_", "n_rows_", "error_in_bins_"}
-RELEASED |= {"_rows_in_words_", "_advice_"}  # made of the released number of rows
 # Made anew by every release, from the operating system's generator and its clock.
 OF_THE_RELEASE = {"privacy_.release_id", "privacy_.time"}
 NEW_YEAR = pd.Timestamp("2020-01-01")
@@ -68,7 +67,7 @@ def test_a_fit_sets_the_release_and_nothing_else(estimator, X):
     fitted = clone(estimator).fit(pd.DataFrame(X, columns=list("abc")))
     names = {name for name in vars(fitted) if name not in fitted.get_params()}
     common = {"n_features_in_", "feature_names_in_", "privacy_", "rank_error_"}
-    common |= {"n_rows_", "error_in_bins_", "_rows_in_words_", "_advice_"}
+    common |= {"n_rows_", "error_in_bins_"}
     own = {
         DPKBinsDiscretizer: {"bin_edges_", "n_bins_"},
         DPQuantileTransformer: {"n_quantiles_", "quantiles_", "references_"},

@@ -37,6 +37,7 @@ def test_fitted_transformers_of_an_earlier_version_load_and_work():
     assert discretizer.transform(X).shape == (len(X), 9)
     assert transformer.transform(X).shape == X.shape
     assert len(discretizer.quality_report()["verdict"]) == 3
+    assert discretizer.get_params()["decimals"] is None  # that version did not have it
     assert discretizer.privacy_.eps == 1.0
     assert discretizer.privacy_.neighbours == Neighbours.PEOPLE
 

@@ -100,3 +100,16 @@ def test_a_plan_without_count_releases_none(rng):
     paid = pay(plan, None, make_randomness(None), what="a test")
     released = release(paid, Table(rng.normal(size=(500, 1))))
     assert released.n_rows is None and abs(released.values[0][0]) < 0.5
+
+
+def test_a_release_that_sums_to_less_than_its_eps_spends_no_delta():
+    """zCDP gives columns of small weight more eps, so the sum of all can be below the total."""
+    plan = plan_of_columns(
+        [(0.5,), (0.5,)],
+        eps=0.03,
+        delta=1e-9,
+        mechanism_name="joint_exp",
+        weights=(0.1, 1.0),
+    )
+    loss = plan.loss
+    assert (loss.eps, loss.delta, loss.pure_eps, loss.account) == (0.03, 0.0, 0.03, "sum of eps")

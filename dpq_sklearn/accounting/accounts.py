@@ -21,18 +21,20 @@ class Account:
         """Return the loss of a whole release that keeps within `total` by this account.
 
         `costs` are those of its mechanisms, each on its own. Their sum is what the release costs in
-        the units that the account does not count in.
+        the units that the account does not count in. Where they sum to at most the total eps, the
+        release spends no delta, whatever the account may.
         """
         spent = Cost(*map(math.fsum, zip(*costs, strict=True)))  # in any order
-        is_pure = self.delta == 0 and total.eps is not None
+        needs_delta = self.delta > 0 and spent.eps > total.eps
+        is_pure = total.eps is not None and not needs_delta
 
         return PrivacyLoss(
             eps=spent.eps if total.eps is None else total.eps,
-            delta=self.delta,
+            delta=self.delta if needs_delta else 0.0,
             rho=spent.rho if total.rho is None else total.rho,
             pure_eps=total.eps if is_pure else spent.eps,
             neighbours=neighbours,
-            account=self.name,
+            account="sum of eps" if is_pure else self.name,
         )
 
 

@@ -266,6 +266,12 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         vars(other).update(changes)
         return other
 
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        # Pickles of earlier versions lack the parameters that came later.
+        for name, parameter in signature(type(self)).parameters.items():
+            vars(self).setdefault(name, parameter.default)
+
     def _forget(self):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)

@@ -160,13 +160,13 @@ class _Step:
         return f"{self.words} (error {self.times_smaller:.2g} times smaller{self.note})"
 
 
-def advice(released, fewer):
+def advice(plan, n_rows, fewer):
     """Return the steps that would help, the most helpful first; a larger budget always helps.
 
-    `fewer` is the same as in `warn_if_noisy`.
+    `n_rows` is the released count. `fewer` is the same as in `warn_if_noisy`.
     """
-    n_rows = likely_count(released.n_rows, released.plan.count_budget)
-    plan = _plan_to_improve(released.plan, fewer)
+    n_rows = likely_count(n_rows, plan.count_budget)
+    plan = _plan_to_improve(plan, fewer)
 
     steps = [_fewer_quantiles(plan, n_rows, fewer), _a_delta(plan, n_rows)]
     steps += _more_knowledge(plan, n_rows)

@@ -27,7 +27,7 @@ from dpq_sklearn.forecast.enough_data import (
 from dpq_sklearn.mechanisms.registry import MECHANISMS
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.schema import dtypes_of
-from dpq_sklearn.releases.plans import plan_choice, plan_quantiles
+from dpq_sklearn.releases.plans import PlanChoice, plan_choice, plan_quantiles
 from dpq_sklearn.releases.request import Column, CountRole, Request
 
 
@@ -182,9 +182,6 @@ class PrivateQuantileTransformer(PrivateTransformer):
         self._set_values(released)
         self.n_rows_ = released.n_rows
         self.error_in_bins_ = errors_in_bins(released.plan, n_low)
-        self._rows_in_words_ = rows_in_words(released.n_rows, released.plan.count_budget)
-        is_noisy = (self.error_in_bins_ > TOO_FAR_OFF).any()
-        self._advice_ = advice(released, self._fewer_quantiles()) if is_noisy else ""
 
     def _warn_about(self, released):
         warn_if_noisy(released, self.error_in_bins_.mean(), self._fewer_quantiles())
@@ -213,14 +210,31 @@ class PrivateQuantileTransformer(PrivateTransformer):
         names = _check_feature_names_in(self)
         own_names = getattr(self, "feature_names_in_", None)
         bounds = per_feature_bounds(self.bounds, self.n_features_in_, own_names)
+        plan = self._plan_of_fit()
+        is_noisy = (self.error_in_bins_ > TOO_FAR_OFF).any()
+
         return make_report(
             names,
             self._private_values(),
             bounds,
             self.error_in_bins_,
-            rows=getattr(self, "_rows_in_words_", "any number of rows"),  # missing in old pickles
-            advice=getattr(self, "_advice_", ""),
+            rows=rows_in_words(self.n_rows_, plan.count_budget),
+            advice=advice(plan, self.n_rows_, self._fewer_quantiles()) if is_noisy else "",
         )
+
+    def _plan_of_fit(self):
+        """Return the plan that the fit followed, from public facts and the released count.
+
+        The forecasts do not depend on the resolution. The dtypes of the rows are not kept, so with
+        ``decimals="schema"`` all features count as whole numbers.
+        """
+        plan = self._plan(
+            self.n_features_in_,
+            self._total_budget(),
+            neighbours=self.privacy_.neighbours,
+            dtypes=["int64"] * self.n_features_in_,
+        )
+        return plan.choose(plan.candidates, self.n_rows_) if isinstance(plan, PlanChoice) else plan
 
     def __sklearn_clone__(self):
         # A clone of a fitted prior would be unfitted.
