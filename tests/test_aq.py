@@ -56,6 +56,7 @@ from tests.enumeration import (
     worst_range_rho,
     worst_rho,
 )
+from tests.marks import slow
 
 QUARTILES = [0.25, 0.5, 0.75]
 QUANTILES = {
@@ -167,8 +168,8 @@ def test_every_output_is_within_eps_on_four_and_five_cells(quantiles, n_cells, p
     assert worst_eps(aq_draws(ranks, quantiles, Budget(1.0, "eps")), pairs, True) <= 1.0
 
 
-@pytest.mark.parametrize("per_cell", [1, 2, 4])
-@pytest.mark.parametrize("eps", [0.1, 1.0, 8.0])
+@pytest.mark.parametrize("per_cell", [1, 4, *slow(2)])
+@pytest.mark.parametrize("eps", [1.0, *slow(0.1, 8.0)])
 @pytest.mark.parametrize("quantiles", ["close pair", "thirds", "quartiles", "fifths"])
 def test_atoms_beside_gaps_are_within_eps(quantiles, per_cell, eps):
     quantiles = QUANTILES[quantiles]
@@ -480,7 +481,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
+@pytest.mark.parametrize("k", [1, 2, 3, *slow(4)])
 @pytest.mark.parametrize(
     "quantiles", [[0.5], [0.1, 0.7], QUARTILES, QUANTILES["fifths"]], ids=["1", "2", "3", "4"]
 )

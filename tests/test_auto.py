@@ -17,6 +17,7 @@ from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.auto import AutomaticChoice
 from dpq_sklearn.mechanisms.protocol import Mechanism
 from dpq_sklearn.mechanisms.registry import MECHANISMS, checked_mechanism
+from tests.marks import slow
 from tests.mechanism_helpers import (
     ERROR_BUDGETS,
     UNBOUNDED,
@@ -59,7 +60,7 @@ def test_counts_serve_many_quantiles_of_few_points():
     assert isinstance(chosen(31, Budget(1.0, "draw"), 5), type(AQ))  # noise has no composition
 
 
-@pytest.mark.parametrize("n_points", [2, 5, 30, 121])
+@pytest.mark.parametrize("n_points", [2, 5, *slow(30, 121)])
 @pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.1, "rho")], ids=str)
 def test_error_of_counts_is_as_predicted(n_points, budget):
     """As far as ranks of untied data go: here between the points."""

@@ -16,6 +16,7 @@ from dpq_sklearn.accounting.composition import (
     largest_scale,
 )
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
+from tests.marks import slow
 from tests.mechanism_helpers import nonadaptive_delta
 
 
@@ -186,7 +187,7 @@ def test_no_adaptive_strategy_is_worse_in_long_sequences(multiples, eps_draw, ep
     assert_just_above(adversary, step * np.array(multiples), step * n_steps, loss=0.006)
 
 
-@pytest.mark.parametrize("n_draws", [1, 2, 3, 7, 20, 90, 128, 129, 300, 1000])
+@pytest.mark.parametrize("n_draws", [1, 2, 3, 7, 20, 90, 128, 129, *slow(300, 1000)])
 @pytest.mark.parametrize(("eps", "delta"), [(0.1, 1e-6), (1.0, 1e-3), (1.0, 1e-10), (10.0, 1e-6)])
 def test_bound_is_above_the_nonadaptive_optimum(n_draws, eps, delta):
     scale = largest_scale((1.0,) * n_draws, eps, delta)
@@ -256,7 +257,7 @@ def test_scale_is_monotone_in_every_argument(pattern, eps, delta):
         (3.0, 2.0, 1.0) * 10,
         (1.0,) * 300,
         (0.5, 1.0, 2.0) * 100,
-        tuple(np.linspace(2.0, 1.0, 1000)),
+        *slow(tuple(np.linspace(2.0, 1.0, 1000))),
     ],
     ids=len,
 )
@@ -319,10 +320,8 @@ def test_too_many_draws_get_the_pure_split():
     assert largest_scale((1.0,) * n_draws, 1.0, 1e-6) == pytest.approx(1 / n_draws)
 
 
-@pytest.mark.parametrize(
-    "step", [*(pytest.param(step, marks=pytest.mark.slow) for step in (0.1, 0.01)), 0.03]
-)
-@pytest.mark.parametrize("eps", [0.013, 0.2, 1.0])
+@pytest.mark.parametrize("step", [0.03, *slow(0.01, 0.1)])
+@pytest.mark.parametrize("eps", [1.0, *slow(0.013, 0.2)])
 def test_curve_before_a_draw_is_just_above_what_an_adversary_makes_of_it(step, eps):
     log_x = step * np.arange(-200, 201)
     behind = best_adversary((0.2, 0.3), log_x)

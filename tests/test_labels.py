@@ -332,28 +332,28 @@ compounds = st.lists(
 
 
 @pytest.mark.parametrize("name", TEXT)
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(labels=texts)
 def test_text(name, labels):
     assert found(TEXT[name](labels)) == people(labels)
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(labels=integers)
 def test_integers(name, labels):
     assert found(INTEGERS[name](labels)) == people(labels)
 
 
 @pytest.mark.parametrize("name", FLOATS)
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(labels=floats)
 def test_floats(name, labels):
     assert found(FLOATS[name](labels)) == people(labels)
 
 
 @pytest.mark.parametrize("name", COMPOUND)
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(labels=compounds)
 def test_compound_labels(name, labels):
     assert found(COMPOUND[name](labels)) == people(labels)
@@ -378,7 +378,7 @@ MIXED += [
 
 
 @pytest.mark.parametrize("name", [name for name in PLAIN if "category" not in name])
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(labels=st.lists(st.sampled_from(MIXED), max_size=30))
 def test_objects_of_all_types_are_compared_as_python_does(name, labels):
     assert found(PLAIN[name](labels)) == people(labels)

@@ -26,6 +26,7 @@ from dpq_sklearn.ledger import locks
 from dpq_sklearn.ledger import memory as ledger_memory
 from dpq_sklearn.ledger.contents import LedgerError
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
+from tests.marks import slow
 
 ROOT = pathlib.Path(__file__).parents[1]
 ALL = PrivacyLoss(1.0, 0.0, 0.125)
@@ -101,7 +102,7 @@ def in_the_middle(monkeypatch):
 
 
 @needs_flock
-@pytest.mark.parametrize("files", ["the ledger", "all files beside it"])
+@pytest.mark.parametrize("files", ["all files beside it", *slow("the ledger")])
 def test_reading_the_file_in_the_same_process_drops_no_lock(
     processes, path, tmp_path, in_the_middle, files
 ):
@@ -231,6 +232,7 @@ def test_the_lock_has_the_permissions_of_the_ledger(path):
     assert os.stat(locks.lock_path(path)).st_mode & 0o777 == 0o660
 
 
+@pytest.mark.slow
 @needs_flock
 @needs_fork
 def test_a_lock_does_not_live_on_in_a_forked_child(path):

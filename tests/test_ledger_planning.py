@@ -30,6 +30,7 @@ from dpq_sklearn.forecast.search import CACHED, DRAWN, REFITTED, plan_search
 from dpq_sklearn.ledger.access import BudgetExceededError
 from dpq_sklearn.ledger.contents import LedgerError
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
+from tests.marks import slow
 
 
 class Binner(TransformerMixin, BaseEstimator):
@@ -402,7 +403,7 @@ def test_search_stops_spending_when_the_budget_is_empty(data, tmp_path):
     assert ledger.spent().eps == 2.0
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, *slow(2)])
 def test_refusal_reaches_the_caller_from_worker_processes(data, tmp_path, n_jobs):
     ledger = PrivacyLedger(tmp_path / "small.sqlite", eps=2.0)
     with pytest.raises(BudgetExceededError, match="is left"):

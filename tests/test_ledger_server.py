@@ -19,6 +19,7 @@ from dpq_sklearn.ledger import access as ledger_access
 from dpq_sklearn.ledger import postgres
 from dpq_sklearn.ledger.ledger import charge, opened, store_at
 from dpq_sklearn.ledger.sql import owner_statements, role_statements
+from tests.marks import slow
 from tests.postgres import Line, Server
 
 LOSS = PrivacyLoss(0.125, 0.0, 0.002)
@@ -56,7 +57,7 @@ def line(server):
 
 
 @pytest.mark.parametrize("cut_at", ["before", "after"])
-@pytest.mark.parametrize("n_cuts", [1, 3])
+@pytest.mark.parametrize("n_cuts", [1, *slow(3)])
 def test_a_commit_without_an_answer_is_paid_once(line, address, cut_at, n_cuts):
     """The release is read only after the client knows that it was paid."""
     name = address.partition("#")[2]

@@ -402,6 +402,7 @@ def test_create_show_check_and_export(shared_place, capsys):
     assert json.loads(frame["columns"][0]) == ["a", "b,c"]
 
 
+@pytest.mark.slow
 def test_the_command_line_is_a_module(tmp_path):
     path = str(tmp_path / "budget.sqlite")
     for arguments, code in (
