@@ -13,6 +13,7 @@ class EventKind(StrEnum):
     DRAW = "exponential mechanism"
     LAPLACE = "discrete Laplace noise"
     GAUSSIAN = "discrete Gaussian noise"
+    SELECTION = "partition selection"
 
 
 @dataclass(frozen=True)
