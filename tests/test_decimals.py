@@ -78,12 +78,12 @@ def test_values_beside_the_lattice_are_rounded_row_by_row(table):
 
 @pytest.mark.parametrize("with_groups", [False, True])
 def test_many_rows_are_rounded_before_they_are_counted_too(with_groups, monkeypatch):
-    """Whether columns are sorted, or only what draws look at is selected."""
+    """Whether columns are sorted, or only where draws look."""
     X = np.random.default_rng(0).normal(20, 9, (5000, 2))
     groups = np.arange(len(X)) // 2 if with_groups else None
     edges = []
-    for first_selected in (1, 10**9):
-        monkeypatch.setattr(sources, "SELECTED_ROWS", first_selected)
+    for first_lazy in (1, 10**9):
+        monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", first_lazy)
         for values in (X, np.column_stack((X[:, 0].round(), X[:, 1].round(1)))):
             fitted = DPKBinsDiscretizer(9, decimals=[0, 1], random_state=0).fit(
                 values, groups=groups

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from dpq_sklearn import DPRobustScaler, PrivacyLedger, dp_quantiles
-from dpq_sklearn.engine import selected_ranks
 from dpq_sklearn.engine.grid import make_grid, units_between
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
@@ -212,17 +211,14 @@ def ranks_of_all_kinds(x, grid, monkeypatch):
     column = x[:, None]
     people = np.arange(x.size)
     found = []
-    for first_selected in (1, 10**9):
-        monkeypatch.setattr(sources, "SELECTED_ROWS", first_selected)
+    for first_lazy in (1, 10**9):
+        monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", first_lazy)
         for groups in (None, people):
             for table, its_grid in (
                 (column, grid),
                 (np.repeat(column, 2, axis=1), grid[[0, 0]]),
             ):
-                ranks = Table(table, groups=groups).read(its_grid).ranks
-                found.append(ranks)
-                if hasattr(ranks, "near"):
-                    found.append(ranks.near(np.zeros(1, dtype=int), np.array([0.5]), np.ones(1)))
+                found.append(Table(table, groups=groups).read(its_grid).ranks)
     batches = Batches([(column[:50], None), (column[50:], None)], None, Progress())
     return [*found, batches.read(grid).ranks]
 
@@ -230,11 +226,6 @@ def ranks_of_all_kinds(x, grid, monkeypatch):
 @pytest.mark.parametrize("seed", range(3))
 def test_all_kinds_of_ranks_of_lattices_are_equal(seed, monkeypatch):
     rng = np.random.default_rng(seed)
-    for kind in ("EachARecord", "SharedRecords"):
-        selects = getattr(selected_ranks, kind, None)
-        if selects is not None:
-            monkeypatch.setattr(selects, "are_selected", lambda _, n_rows, share: True)
-
     for grid, _, _ in random_lattices(8, seed):
         cells = some_cells(grid, rng, n=60)
         near = floats_near(np.concatenate((grid.lower_edges(cells, 0), grid.upper_edges(cells, 0))))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dpq_sklearn.engine.exponential import rank_intervals
 from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.engine.lazy_columns import LazyColumns
 from dpq_sklearn.engine.ranks import (
     MOST_RECORDS,
     RECORD_WEIGHT,
@@ -32,8 +33,12 @@ some_bounds = st.sampled_from(
 )
 
 
+def run_in_turn(function, arguments):
+    return list(map(function, arguments))
+
+
 def sources(table, bounds, resolution):
-    """Both kinds of ranks, and the ascending cells of the records of each column."""
+    """All kinds of ranks, and the ascending cells of the records of each column."""
     grid = make_grid(bounds, resolution)
     values = np.array(table, dtype=float).reshape(len(table), -1)
     summaries = [summarize(row, grid, column) for column, row in enumerate(values)]
@@ -42,6 +47,7 @@ def sources(table, bounds, resolution):
     ]
     return (
         SortedRanks.of_rows(np.sort(values), grid),
+        SortedRanks(LazyColumns.of_arrays(list(values), run_in_turn), grid),
         WeightedRanks.of_summaries(summaries, grid),
     ), cells
 
@@ -50,12 +56,12 @@ def sources(table, bounds, resolution):
 def test_columns_and_summaries_are_counts(table, data, resolution):
     """Ties, NaN, infinities, empty columns; other bounds for each column; in any shape."""
     bounds = [data.draw(some_bounds) for _ in table]
-    both, cells = sources(table, bounds, resolution)
-    n_rows, grid = len(table[0]), both[0].grid
+    kinds, cells = sources(table, bounds, resolution)
+    n_rows, grid = len(table[0]), kinds[0].grid
     columns = np.array(data.draw(st.lists(st.integers(0, len(table) - 1), max_size=8)), dtype=int)
     asked = data.draw(st.lists(st.integers(0, (n_rows + 1) * RECORD_WEIGHT), max_size=5))
     asked = np.array([*asked, 0, n_rows * RECORD_WEIGHT, RECORD_WEIGHT - 1, RECORD_WEIGHT])
-    for ranks in both:
+    for ranks in kinds:
         assert ranks.total_weights.tolist() == [RECORD_WEIGHT * of_one.size for of_one in cells]
         found = ranks.around_ranks(columns[:, None], asked)
         assert all(array.shape == (columns.size, asked.size) for array in found)
@@ -75,7 +81,7 @@ def test_columns_and_summaries_are_counts(table, data, resolution):
         before, behind = (
             RECORD_WEIGHT * np.searchsorted(of_one, around + further) for further in (0, 1)
         )
-        for ranks in both:
+        for ranks in kinds:
             found = around_cells(ranks, np.full(around.size, column), around)
             assert np.array_equal(found, (before, behind))
             assert np.array_equal(ranks.weights_below(column, around), before)

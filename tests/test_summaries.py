@@ -80,9 +80,9 @@ def assert_same(summary, cells, weights):
 def ways(request, monkeypatch):
     """Force each of the ways to count: they must agree."""
     if request.param == "tables":
-        monkeypatch.setattr(summaries_module, "_table_per_entry", lambda: 2**16)
+        monkeypatch.setattr(summaries_module, "_TABLE_PER_ENTRY", 2**16)
     elif request.param == "sorting":
-        monkeypatch.setattr(summaries_module, "_table_per_entry", lambda: 0)
+        monkeypatch.setattr(summaries_module, "_TABLE_PER_ENTRY", 0)
 
 
 @of_all_grids

@@ -120,14 +120,6 @@ class Runs:
     high_ranks: np.ndarray  # (n_nodes, n_runs): nor ends at a higher one
 
 
-def reach_of_draws(q, eps):
-    """Return how many records from its target a node looks, and a little more; arrays (n,).
-
-    The target itself is moved by earlier draws.
-    """
-    return 1.25 * _AHEAD[-1] * 2 * np.maximum(q, 1 - q) / eps
-
-
 def draw(ranks, nodes, randomness):
     """Draw a place in each node by the exponential mechanism; return positions and their ranks.
 

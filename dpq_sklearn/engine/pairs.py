@@ -30,7 +30,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpq_sklearn.engine import exponential
 from dpq_sklearn.engine.exponential import (
     FLOOR,
     FLOOR_BITS,
@@ -139,11 +138,6 @@ def distance_slopes(q1, q2):
     slopes[0, 3] = 1 / np.maximum(q1, 1 - q1)
     slopes[1, 4] = 1 / np.maximum(q2, 1 - q2)
     return slopes
-
-
-def reach_of_draws(q, eps):
-    """Return how many records from its target each quantile of a pair looks; arrays (n,)."""
-    return 2 * exponential.reach_of_draws(q, eps)
 
 
 def draw(ranks, nodes, randomness):

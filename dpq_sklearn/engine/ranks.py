@@ -5,8 +5,8 @@ weight of a cell is spread evenly over its positions, so a record adds to all ra
 climbs by at most one record inside its cell, whatever the ties. Ranks are exact integers in *rank
 ticks*: ``positions_per_cell`` ticks are one unit of weight.
 
-Mechanisms see data through `Ranks` only. The kinds of them are in `sorted_ranks`, `weighted_ranks`,
-`selected_ranks` and `windowed_ranks`.
+Mechanisms see data through `Ranks` only. `sorted_ranks` has those of rows that are records, and
+`weighted_ranks` those of cells with weights.
 """
 
 from typing import Protocol
@@ -43,13 +43,6 @@ class Ranks(Protocol):
 
     def of_columns(self, columns):
         """Return the ranks of a list of the columns."""
-
-    def near(self, columns, probabilities, reach):
-        """Return ranks with the same answers, which may be quicker near some quantiles.
-
-        A mechanism says where it will look: at ranks up to `reach` records from the quantiles with
-        these probabilities. All arrays have the shape (n,).
-        """
 
 
 def sums_of_weights(numbers, weights, n_numbers=0):

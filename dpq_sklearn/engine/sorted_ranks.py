@@ -1,65 +1,103 @@
-"""Ranks of sorted columns: each entry is a record, and its cell is worked out where one looks."""
+"""Ranks of rows that are records: each value is an entry of its column in ascending order."""
+
+from typing import Protocol
 
 import numpy as np
 
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, checked_totals, entries_below
 
 
-class SortedRanks:
-    """The ascending float64 values of several columns: `Ranks`.
+class Columns(Protocol):
+    """The float64 values of several columns in ascending order, without NaN.
 
-    ``values[starts[column] :][: sizes[column]]`` are those of a column, without NaN. There is at
-    least one value, though no column need have it.
+    `columns` is an array that broadcasts with the entries or edges, or the number of one column.
     """
 
-    def __init__(self, *, grid, values, starts, sizes):
-        self.grid = grid
+    sizes: np.ndarray  # (n_columns,), the number of values of each column
+
+    def __getitem__(self, columns):
+        """Return a list of the columns."""
+
+    def values_at(self, columns, entries):
+        """Return the values of these entries, which count from 0; of an empty column any value."""
+
+    def entries_below(self, columns, edges):
+        """Return how many values of its column are below each edge."""
+
+
+class SortedColumns:
+    """Columns whose values are sorted: `Columns`.
+
+    ``values[starts[column] :][: sizes[column]]`` are those of a column. There is at least one
+    value, even if all columns are empty.
+    """
+
+    def __init__(self, *, values, starts, sizes):
         self._values = values
         self._starts = starts
-        self._sizes = sizes
-        self.total_weights = checked_totals(sizes * RECORD_WEIGHT)
+        self.sizes = sizes
 
     @classmethod
-    def of_rows(cls, rows, grid):
-        """Return the ranks of columns that are the rows of a matrix: each ascending, NaN last."""
+    def of_rows(cls, rows):
+        """Return columns that are the rows of a matrix: each ascending, NaN last."""
         n_columns, n_rows = rows.shape
         sizes = np.full(n_columns, n_rows)
         if np.isnan(rows[:, -1:]).any():
             sizes -= np.isnan(rows).sum(axis=1)
 
         values = rows.ravel() if rows.size else np.zeros(1)
-        return cls(grid=grid, values=values, starts=np.arange(n_columns) * n_rows, sizes=sizes)
+        return cls(values=values, starts=np.arange(n_columns) * n_rows, sizes=sizes)
+
+    def __getitem__(self, columns):
+        """Return a list of the columns."""
+        return SortedColumns(
+            values=self._values, starts=self._starts[columns], sizes=self.sizes[columns]
+        )
+
+    def values_at(self, columns, entries):
+        """Return the values of these entries, as `Columns` promises."""
+        return self._values[np.minimum(self._starts[columns] + entries, self._values.size - 1)]
+
+    def entries_below(self, columns, edges):
+        """Return how many values of its column are below each edge."""
+        return entries_below(self._values, self._starts, self.sizes, columns, edges)
+
+
+class SortedRanks:
+    """The ranks of `Columns`, each value of which is a record: `Ranks`."""
+
+    def __init__(self, columns: Columns, grid):
+        self.grid = grid
+        self._columns = columns
+        self.total_weights = checked_totals(columns.sizes * RECORD_WEIGHT)
+
+    @classmethod
+    def of_rows(cls, rows, grid):
+        """Return the ranks of columns that are the rows of a matrix: each ascending, NaN last."""
+        return cls(SortedColumns.of_rows(rows), grid)
 
     def of_columns(self, columns):
         """Return the ranks of a list of the columns."""
-        return SortedRanks(
-            grid=self.grid[columns],
-            values=self._values,
-            starts=self._starts[columns],
-            sizes=self._sizes[columns],
-        )
-
-    def near(self, columns, probabilities, reach):
-        """Return these ranks: all look-ups are equally quick."""
-        return self
+        return SortedRanks(self._columns[columns], self.grid[columns])
 
     def around_ranks(self, columns, weights):
         """Return cells and the weights before and after them, as `Ranks` promises."""
-        last = self._sizes[columns] - 1
+        last = self._columns.sizes[columns] - 1
         entries = np.maximum(np.minimum(weights // RECORD_WEIGHT, last), 0)
-        index = np.minimum(self._starts[columns] + entries, self._values.size - 1)
+        around = np.array((entries - 1, entries, entries + 1))
+        around = np.maximum(np.minimum(around, last), 0)
+        previous, value, following = self._columns.values_at(columns, around)
 
         first_cell = self.grid.first[columns]
-        cells = self.grid.cells_of(self._values[index], columns)
+        cells = self.grid.cells_of(value, columns)
         cells = np.where(last < 0, first_cell, cells)
 
-        # A cell with one entry needs no search. Those at the ends hold what is clipped.
+        # A cell with one entry needs no search. The outermost cells hold the clipped values too.
         cell_ends = np.array((cells, cells + 1))
         lower, upper = self.grid.lower_edges(cell_ends, columns)
-        following = np.minimum(index + 1, self._values.size - 1)
         is_shared = (cells <= first_cell) | (cells + 1 >= self.grid.end[columns])
-        is_shared |= (entries > 0) & (self._values[index - 1] >= lower)
-        is_shared |= (entries < last) & (self._values[following] < upper)
+        is_shared |= (entries > 0) & (previous >= lower)
+        is_shared |= (entries < last) & (following < upper)
 
         before = entries
         after = entries + 1
@@ -74,9 +112,10 @@ class SortedRanks:
         return self._entries_before(columns, cells) * RECORD_WEIGHT
 
     def _entries_before(self, columns, cells):
+        """Return how many values of its column are in the cells before each of the given ones."""
         edges = self.grid.lower_edges(cells, columns)
-        before = entries_below(self._values, self._starts, self._sizes, columns, edges)
+        before = self._columns.entries_below(columns, edges)
 
         # Numbers beyond the ends are clipped to the outermost cells.
         before = np.where(cells <= self.grid.first[columns], 0, before)
-        return np.where(cells >= self.grid.end[columns], self._sizes[columns], before)
+        return np.where(cells >= self.grid.end[columns], self._columns.sizes[columns], before)

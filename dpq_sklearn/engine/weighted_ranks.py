@@ -66,10 +66,6 @@ class WeightedRanks:
             starts_of_below=self._starts_of_below[columns],
         )
 
-    def near(self, columns, probabilities, reach):
-        """Return these ranks: all look-ups are equally quick."""
-        return self
-
     def around_ranks(self, columns, weights):
         """Return cells and the weights before and after them, as `Ranks` promises."""
         last = self._sizes[columns] - 1

@@ -51,9 +51,6 @@ class AggregateTree(Mechanism):
         counts of a level sum to at most one record. Each level has an equal share of the budget
         (`CountNoise`). What follows the noise uses the noisy counts only.
         """
-        everything = np.full(len(budgets), np.inf)
-        ranks = ranks.near(np.arange(len(budgets)), np.full(len(budgets), 0.5), everything)
-
         cells = []
         for column, (of_column, budget) in enumerate(zip(probabilities, budgets, strict=True)):
             tree = self.for_budget(budget)

@@ -316,23 +316,6 @@ def measure_of_a_root(grid):
     return step_measure(grid, np.zeros_like(first), first, last, scale_from, is_open, is_released)
 
 
-@lru_cache(maxsize=32)
-def where_draws_look(mechanism, probabilities, budgets):
-    """Return the columns and probabilities of all draws, and how many records around they look at.
-
-    Three arrays (n_draws,), from public facts: what `Ranks.near` wants to know.
-    """
-    levels = levels_of_columns(mechanism, probabilities, budgets)
-    columns = np.concatenate([level.column for level in levels])
-    indices = np.concatenate([level.index for level in levels])
-    reach = np.concatenate([level.engine.reach_of_draws(level.q, level.eps) for level in levels])
-
-    n_quantiles = [len(of_column) for of_column in probabilities]
-    first_of_column = np.cumsum([0, *n_quantiles[:-1]])
-    in_a_row = np.concatenate([np.array(of_column) for of_column in probabilities])
-    return columns, in_a_row[first_of_column[columns] + indices - 1], reach
-
-
 class ApproximateQuantiles(Mechanism):
     """The AQ mechanism."""
 
@@ -378,7 +361,6 @@ class ApproximateQuantiles(Mechanism):
         allows, and on public priors.
         """
         request = tuple(tuple(map(float, of_column)) for of_column in probabilities), tuple(budgets)
-        ranks = ranks.near(*where_draws_look(self, *request))
 
         n_quantiles = np.array([len(of_column) for of_column in probabilities])
         estimates = Estimates.before_the_first_draw(ranks, n_quantiles)

@@ -68,7 +68,6 @@ class JointExponential(Mechanism):
         eps-bounded-range, hence eps^2 / 8-zCDP.
         """
         scores = list(map(self.score, probabilities, budgets))
-        ranks = self._ranks_near_quantiles(ranks, probabilities, scores)
 
         cells_of_columns = []
         for column, (of_column, score) in enumerate(zip(probabilities, scores, strict=True)):
@@ -76,15 +75,6 @@ class JointExponential(Mechanism):
             cells = [position >> self.cell_bits for position in weights.draw(randomness)]
             cells_of_columns.append(ranks.grid.first[column] + np.array(cells))
         return cells_of_columns
-
-    def _ranks_near_quantiles(self, ranks, probabilities, scores):
-        """Return the ranks, told which windows are looked at."""
-        n_quantiles = [len(of_column) for of_column in probabilities]
-        columns = np.repeat(np.arange(len(scores)), n_quantiles)
-        reach = np.array(
-            [score.cutoff / 2 + 2 * m for score, m in zip(scores, n_quantiles, strict=True)]
-        )
-        return ranks.near(columns, np.concatenate(probabilities), reach[columns])
 
     def score(self, probabilities, budget):
         """Return the public constants of the mechanism for this budget."""

@@ -6,23 +6,16 @@ default resolution.
 """
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 from scipy import sparse
 
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
+from dpq_sklearn.engine.lazy_columns import LazyColumns
 from dpq_sklearn.engine.ranks import sums_of_weights
-from dpq_sklearn.engine.selected_ranks import (
-    EachARecord,
-    SelectedRanks,
-    Selection,
-    SharedRecords,
-    sorting_is_fast,
-)
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
-from dpq_sklearn.engine.windowed_ranks import LongColumnRanks
 from dpq_sklearn.reading.containers import (
     fill_columns,
     read_matrix,
@@ -33,8 +26,8 @@ from dpq_sklearn.reading.groups import weights_of_rows
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, sorted_by_cell
 from dpq_sklearn.reading.threads import Progress, blocks_of_columns, in_threads
 
-# Tables with fewer rows are sorted: there it is faster.
-SELECTED_ROWS = 20_000
+# From this many rows on, columns are sorted only where a mechanism looks. It changes no answer.
+LAZILY_SORTED_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -65,13 +58,10 @@ class Table:
         """Return the records of the table."""
         X = self._on_lattices(read_numbers(self.X), grid)
         if self.groups is None:
-            ranks = self._ranks(X, grid, EachARecord(), lambda: self._sorted(X, grid))
-            return Records(ranks, X.shape[0])
+            return Records(self._sorted(X, grid), X.shape[0])
 
         weights, n_people = weights_of_rows(self.groups)
-        shared = SharedRecords(weights)
-        ranks = self._ranks(X, grid, shared, lambda: self._weighted(X, weights, grid))
-        return Records(ranks, n_people)
+        return Records(self._weighted(X, weights, grid), n_people)
 
     def _on_lattices(self, X, grid):
         """Return the numbers, those of columns on a lattice rounded to it: row by row."""
@@ -87,32 +77,11 @@ class Table:
         self._in_threads(round_columns, X.shape[1])
         return rounded
 
-    def _ranks(self, X, grid, weights, sort):
-        """Return ranks by selection, or of few rows those that are sorted."""
-        n_rows, n_columns = X.shape
-        if n_rows < SELECTED_ROWS:
-            return sort()
-
-        run = partial(in_threads, n_jobs=self.n_jobs)
-        options = {
-            "grid": grid,
-            "weights": weights,
-            "select": cache(lambda: Selection(X, grid=grid, weights=weights, in_threads=run)),
-            "sort": sort,
-        }
-        if n_columns > 1 or self.groups is not None:
-            return SelectedRanks(columns=np.arange(n_columns), n_rows=n_rows, **options)
-
-        def rank_some(rows):
-            rows = rows[:, None]
-            if rows.size < SELECTED_ROWS or sorting_is_fast():
-                return self._sorted(rows, grid)
-            return self._ranks(rows, grid, weights, lambda: self._sorted(rows, grid))
-
-        return LongColumnRanks(X[:, 0], rank_some=rank_some, in_threads=run, **options)
-
     def _sorted(self, X, grid):
         """Return the ranks of rows that are records."""
+        if X.shape[0] >= LAZILY_SORTED_ROWS:
+            return self._lazily_sorted(X, grid)
+
         columns = np.empty(X.shape[::-1])
 
         def fill_and_sort(block):
@@ -121,6 +90,13 @@ class Table:
 
         self._in_threads(fill_and_sort, X.shape[1])
         return SortedRanks.of_rows(columns, grid)
+
+    def _lazily_sorted(self, X, grid):
+        """Return the same ranks, of columns that are sorted only where a mechanism looks."""
+        blocks = self._in_threads(lambda block: readable_columns(X[:, block]), X.shape[1])
+        columns = [column for block in blocks for column in block]
+        run = partial(in_threads, n_jobs=self.n_jobs)
+        return SortedRanks(LazyColumns.of_arrays(columns, run), grid)
 
     def _weighted(self, X, weights, grid):
         """Return the ranks of rows with weights."""
@@ -138,7 +114,7 @@ class Table:
         return WeightedRanks.of_rows(cells, below, grid)
 
     def _in_threads(self, function, n_columns):
-        in_threads(function, blocks_of_columns(n_columns, self.n_jobs), self.n_jobs)
+        return in_threads(function, blocks_of_columns(n_columns, self.n_jobs), self.n_jobs)
 
 
 def _weights_and_number(n_rows, groups):

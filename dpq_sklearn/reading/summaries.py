@@ -12,15 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, sums_of_weights
-from dpq_sklearn.engine.selected_ranks import sorting_is_fast
 from dpq_sklearn.reading.threads import blocks_of_rows
 
 # Without bounds a cell is about 2^-17 of its value, five digits.
 SUMMARY_RESOLUTION = 24
 
 # A table of weights is used instead of sorting if it is at most so many times as long as its input.
-_TABLE_PER_ENTRY = 8
-_TABLE_PER_ENTRY_IF_SORTING_IS_SLOW = 32
+_TABLE_PER_ENTRY = 16
 # A builder keeps a table of all cells from the time on that 1/32 of them are occupied, unless the
 # table would take more than 512 MB.
 _OCCUPIED_SHARE_OF_TABLE = 32
@@ -61,7 +59,7 @@ def summarize(values, grid, column, weights=None):
     first = int(cells.min())
     n_cells = int(cells.max()) + 1 - first
     cells -= first
-    if n_cells <= _table_per_entry() * cells.size:
+    if n_cells <= _TABLE_PER_ENTRY * cells.size:
         table = sums_of_weights(cells, weights)
         return _summary_of_table(table * RECORD_WEIGHT if weights is None else table, first)
     if weights is None:
@@ -71,11 +69,6 @@ def summarize(values, grid, column, weights=None):
     cells, weights = _sorted_pairs(cells, weights)
     has_weight = weights > 0
     return _summary_of_runs(cells[has_weight] + first, weights[has_weight])
-
-
-def _table_per_entry():
-    """Return how many times as long as its input a table may be."""
-    return _TABLE_PER_ENTRY if sorting_is_fast() else _TABLE_PER_ENTRY_IF_SORTING_IS_SLOW
 
 
 def _sorted_pairs(cells, weights):
@@ -118,7 +111,7 @@ def merge(*summaries):
 
     first = min(int(summary.cells[0]) for summary in summaries)
     width = max(int(summary.cells[-1]) for summary in summaries) + 1 - first
-    if width <= _table_per_entry() * sum(summary.cells.size for summary in summaries):
+    if width <= _TABLE_PER_ENTRY * sum(summary.cells.size for summary in summaries):
         table = np.zeros(width, dtype=np.int64)
         for summary in summaries:
             table[summary.cells - first] += summary.weights  # distinct cells: nothing gets lost

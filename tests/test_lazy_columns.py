@@ -1,12 +1,12 @@
-"""Ranks by selection are those of sorted rows and of summaries, and those of counting."""
+"""Columns that are sorted where a mechanism looks have the ranks of sorted ones, and of counts."""
 
 import numpy as np
 import pytest
 
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, dp_quantiles, sanitize
-from dpq_sklearn.engine import rows_by_bucket, selected_ranks
-from dpq_sklearn.engine.buckets import Buckets
-from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.engine import lazy_columns
+from dpq_sklearn.engine.grid import FULL_RESOLUTION, make_grid
+from dpq_sklearn.engine.lazy_columns import LazyColumn, LazyColumns
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
@@ -58,8 +58,8 @@ def tables():
 
 TABLES = tables()
 BOUNDS = [(-INF, INF), (0.0, 40.0), (-1.0, INF), (-1e300, 1e300), (36.9, 37.1)]
+LATTICES = [((-INF, INF), 0), ((-INF, INF), 2), ((0.0, 40.0), 1), ((0.0, INF), -1)]
 with_table = pytest.mark.parametrize("x", TABLES.values(), ids=TABLES)
-with_weights = pytest.mark.parametrize("is_weighted", [False, True], ids=["records", "weights"])
 
 
 def weights_of(n_rows):
@@ -74,26 +74,24 @@ def in_turn(function, arguments):
     return [function(argument) for argument in arguments]
 
 
-def selected(X, grid, weights):
-    """Ranks by selection, whatever the number of rows."""
-    of_rows = selected_ranks.EachARecord()
-    if weights is not None:
-        of_rows = selected_ranks.SharedRecords(weights)
-    selection = selected_ranks.Selection(X, grid=grid, weights=of_rows, in_threads=in_turn)
-    return selected_ranks.SelectedRanks(
-        grid=grid,
-        columns=np.arange(X.shape[1]),
-        n_rows=len(X),
-        weights=of_rows,
-        select=lambda: selection,
-        sort=lambda: pytest.fail("nothing is to be sorted"),
-    )
+def lazy(X, grid):
+    """Ranks of columns that are sorted where they are looked up."""
+    columns = [np.ascontiguousarray(x, dtype=np.float64) for x in X.T]
+    return SortedRanks(LazyColumns.of_arrays(columns, in_turn), grid)
 
 
-def select_all(monkeypatch, largest_share=2.0):
-    """Rows are selected whatever their number, and where sorting is fast too."""
-    for kind in (selected_ranks.EachARecord, selected_ranks.SharedRecords):
-        monkeypatch.setattr(kind, "are_selected", lambda _, n_rows, share: share <= largest_share)
+@pytest.fixture(params=["usual windows", "narrow windows", "many windows", "counted edges"])
+def kind_of_windows(request, monkeypatch):
+    """Windows that miss their ranks, or are never too many, and edges beside all windows."""
+    monkeypatch.setattr(lazy_columns, "_MOST_SAMPLED", 500)
+    monkeypatch.setattr(lazy_columns, "_VALUES_AT_ONCE", 700)
+    if request.param == "narrow windows":
+        monkeypatch.setattr(lazy_columns, "_DEVIATIONS", 0.1)
+    elif request.param == "many windows":
+        monkeypatch.setattr(lazy_columns, "_MOST_WINDOWS", 1000)
+        monkeypatch.setattr(lazy_columns, "_MOST_IN_WINDOWS", 1000.0)
+    elif request.param == "counted edges":
+        monkeypatch.setattr(lazy_columns, "_MOST_COUNTED_EDGES", 1000)
 
 
 def naive_answers(x, weights, grid, column, asked, cells):
@@ -117,60 +115,77 @@ def naive_answers(x, weights, grid, column, asked, cells):
     return weights.sum(), np.array(around).T, np.array(below_cells)
 
 
-@with_weights
-@pytest.mark.parametrize("way", ["scan", "pool"])
 @with_table
-def test_all_ways_to_ranks_agree_with_counting(x, way, is_weighted, monkeypatch):
-    """One column under several bounds: by selection, sorted, and as summaries."""
-    monkeypatch.setattr(rows_by_bucket, "_NUMBERS_AT_ONCE", 1000)
-    monkeypatch.setattr(rows_by_bucket, "_ROWS_COUNTED_AT_ONCE", 700)
-    monkeypatch.setattr(selected_ranks, "_CELLS_AT_ONCE", 300)
-    rng = np.random.default_rng(2)
-    grid = make_grid(BOUNDS)
-    n_columns = len(BOUNDS)
-    X = np.column_stack([x] * n_columns)
-    weights = weights_of(x.size) if is_weighted else None
+def test_all_kinds_of_ranks_agree_with_counting(x, kind_of_windows):
+    """One column under several bounds and lattices: lazily sorted, sorted, and as summaries."""
+    X, grid = under_all_bounds(x)
+    kinds = [
+        summarized(x, grid, None),
+        SortedRanks.of_rows(np.sort(X.T), grid),
+        lazy(X, grid),
+    ]
+    assert_agree_with_counting(kinds, x, None, grid)
+
+
+@with_table
+def test_ranks_of_weighted_rows_agree_with_counting(x):
+    _, grid = under_all_bounds(x)
+    weights = weights_of(x.size)
+    assert_agree_with_counting([summarized(x, grid, weights)], x, weights, grid)
+
+
+def under_all_bounds(x):
+    """A table that holds the same column under all bounds and lattices, and its grid."""
+    bounds, decimals = zip(*((one, None) for one in BOUNDS), *LATTICES, strict=True)
+    grid = make_grid(bounds, FULL_RESOLUTION, decimals)
+    X = np.column_stack([x.astype(np.float64)] * len(bounds))
+    for column in range(len(BOUNDS), len(bounds)):
+        X[:, column] = grid.on_lattices(X[:, column], column)
+    return X, grid
+
+
+def summarized(x, grid, weights):
     floats = x.astype(np.float64)
+    summaries = [summarize(floats, grid, column, weights) for column in range(grid.first.size)]
+    return WeightedRanks.of_summaries(summaries, grid)
 
-    ranks = selected(X, grid, weights)
-    summaries = [summarize(floats, grid, column, weights) for column in range(n_columns)]
-    others = [WeightedRanks.of_summaries(summaries, grid)]
-    if not is_weighted:
-        others.append(SortedRanks.of_rows(np.sort(X.T.astype(np.float64)), grid))
 
-    every = np.arange(n_columns)
-    if way == "pool":
-        select_all(monkeypatch)
-        ranks = ranks.near(every, np.full(n_columns, 0.3), np.full(n_columns, x.size / 10))
-
-    total = int(others[0].total_weights.max())
+def assert_agree_with_counting(kinds, x, weights, grid):
+    rng = np.random.default_rng(2)
+    numbers = x.astype(np.float64)
+    numbers = np.append(numbers[~np.isnan(numbers)][:20], [0.0, 1.0])
+    total = int(kinds[0].total_weights.max())
     asked = np.unique(np.append(rng.integers(0, total + 1, 40), [0, total, max(total - 1, 0)]))
-    for column in range(n_columns):
-        numbers = floats[~np.isnan(floats)][:20]
-        cells = grid.cells_of(np.append(numbers, [0.0, 1.0]), column)
+    for column in range(grid.first.size):
+        cells = grid.cells_of(numbers, column)
         cells = np.concatenate((cells, cells + 1, cells - 5, grid.first[[column]]))
         cells = np.append(cells, grid.end[column])
         cells = np.clip(cells, grid.first[column], grid.end[column])
         naive = naive_answers(x, weights, grid, column, asked, cells)
-        for kind in (ranks, *others):
+        for kind in kinds:
             assert kind.total_weights[column] == naive[0]
+            few = kind.around_ranks(np.array([[column]]), asked[None, 20:22])
+            np.testing.assert_array_equal(np.array(few)[:, 0], naive[1][:, 20:22])
+            np.testing.assert_array_equal(kind.weights_below(column, cells), naive[2])
             found = kind.around_ranks(np.array([[column]]), asked[None])
             np.testing.assert_array_equal(np.array(found)[:, 0], naive[1])
-            np.testing.assert_array_equal(kind.weights_below(column, cells), naive[2])
 
 
 @pytest.mark.parametrize("layout", ["C", "F", "every other column", "float32"])
 def test_tables_are_read_as_they_lie_in_memory(layout, rng, monkeypatch):
     """Columns that differ in everything, in any order, all or some of them."""
+    monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", 1)
     X = np.column_stack([x for x in TABLES.values() if x.size == N]).astype(np.float64)
     if layout == "every other column":
         X = np.repeat(X, 2, axis=1)[:, ::2]
     with np.errstate(over="ignore"):
         X = X.astype(np.float32) if layout == "float32" else X
     X = np.asarray(X, order=layout) if layout in "CF" else X
+    given = X.copy()
     grid = make_grid([(-INF, INF)] * X.shape[1])
+
     expected = SortedRanks.of_rows(np.sort(X.T.astype(np.float64)), grid)
-    found = selected(X, grid, None)
+    found = sources.Table(X).read(grid).ranks
     some = [5, 2, 2, 9]
     columns = rng.integers(0, 4, (30, 1))
     asked = rng.integers(0, N * RECORD_WEIGHT, (30, 20))
@@ -179,38 +194,44 @@ def test_tables_are_read_as_they_lie_in_memory(layout, rng, monkeypatch):
         np.testing.assert_array_equal(
             one.around_ranks(columns, asked), other.around_ranks(columns, asked)
         )
+    np.testing.assert_array_equal(X, given)
 
 
-@with_table
-def test_buckets_never_fall_where_values_rise(x):
-    values = np.sort(x.astype(np.float64))
-    values = np.concatenate((values, np.nextafter(values, INF), [-0.0, 0.0, INF, -INF, 5e-324]))
-    values = np.sort(values)
-    for n_rows in (10, 10**5):
-        buckets = Buckets.for_table(x[None, :100].astype(np.float64), n_rows)
-        found = buckets.at(np.zeros(values.size, dtype=int)).of_values(values)
-        is_number = ~np.isnan(values)
-        assert np.all(found[~is_number] == 0)
-        assert np.all(np.diff(found[is_number]) >= 0)
-        assert np.all(found[is_number] > 0) and np.all(found < buckets.n_buckets)
-        assert np.unique(found[values == 0.0]).size == 1
+def n_sorted_values(monkeypatch):
+    """Return a list to which the number of values of each sort is added."""
+    sizes = []
+    sort = LazyColumn._sort
+
+    def spy(column):
+        sizes.append(column.size)
+        return sort(column)
+
+    monkeypatch.setattr(LazyColumn, "_sort", spy)
+    return sizes
 
 
-@pytest.mark.parametrize("name", ["atom", "atom at zero", "equal", "two values", "ties"])
-def test_atoms_are_counted_and_not_sorted(name, monkeypatch):
-    """Only what is no atom reaches a sort."""
-    n_sorted = []
-    merged = selected_ranks.EachARecord.merged
+@pytest.mark.parametrize("n_quantiles", [1, 2, 4])
+def test_few_quantiles_of_a_long_column_need_no_sort(n_quantiles, monkeypatch):
+    n_sorted = n_sorted_values(monkeypatch)
+    x = np.random.default_rng(0).normal(0, 5, 200_000)
+    dp_quantiles(x, np.arange(1, n_quantiles + 1) / (n_quantiles + 1), random_state=0)
+    assert n_sorted == []
 
-    def spy(self, addresses, rows):
-        n_sorted.append(addresses.size)
-        return merged(self, addresses, rows)
 
-    monkeypatch.setattr(selected_ranks.EachARecord, "merged", spy)
-    monkeypatch.setattr(selected_ranks, "_SMALL_GAP", 1)
-    ranks = selected(TABLES[name][:, None], make_grid([(-INF, INF)]), None)
-    ranks.around_ranks(np.array([0]), np.arange(0, N, N // 5) * RECORD_WEIGHT)
-    assert len(n_sorted) > 0 and sum(n_sorted) < N // 10
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", ["many quantiles", "little eps"])
+def test_look_ups_in_many_or_wide_windows_sort_the_column_once(case, monkeypatch):
+    n_sorted = n_sorted_values(monkeypatch)
+    x = np.random.default_rng(0).normal(0, 5, 200_000)
+    n_quantiles, eps = (63, 1.0) if case == "many quantiles" else (1, 1e-4)
+    dp_quantiles(x, np.arange(1, n_quantiles + 1) / (n_quantiles + 1), eps=eps, random_state=0)
+    assert n_sorted == [200_000]
+
+
+def test_equal_values_need_no_sort(monkeypatch):
+    n_sorted = n_sorted_values(monkeypatch)
+    dp_quantiles(np.full(200_000, 5.0), [0.25, 0.5], random_state=0)
+    assert n_sorted == []
 
 
 ESTIMATORS = {
@@ -233,17 +254,18 @@ def released(estimator, X, groups):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("largest_share", [0.3, 1e9], ids=["some", "all"])
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_releases_are_those_from_sorted_rows_bit_by_bit(name, largest_share, monkeypatch, rng):
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] if n == "tree" else []) for n in ESTIMATORS],
+)
+def test_releases_are_those_from_sorted_rows_bit_by_bit(name, kind_of_windows, monkeypatch):
     columns = ("normal", "atom", "atom at zero", "some numbers", "ties", "two scales")
     X = np.column_stack([TABLES[column] for column in columns])
     X = X[:, :3] if name == "auto mechanism" else X
     groups = np.arange(N) // 3 if name == "people" else None
-    monkeypatch.setattr(sources, "SELECTED_ROWS", N + 1)
+    monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", N + 1)
     expected = released(ESTIMATORS[name], X, groups)
-    monkeypatch.setattr(sources, "SELECTED_ROWS", 1)
-    select_all(monkeypatch, largest_share)
+    monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", 1)
     for n_jobs in (None, 2):
         found = released(ESTIMATORS[name].set_params(n_jobs=n_jobs), X, groups)
         assert found[0].tobytes() == expected[0].tobytes() and found[1] == expected[1]
@@ -259,36 +281,18 @@ def quantiles_of(x, *sets_of_quantiles):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @with_table
-def test_quantiles_of_a_column_are_those_from_sorted_rows_bit_by_bit(x, monkeypatch):
+def test_quantiles_of_a_column_are_those_from_sorted_rows_bit_by_bit(
+    x, kind_of_windows, monkeypatch
+):
     def values():
-        return [*quantiles_of(x, [0.5], [0.1, 0.25, 0.9]), sanitize(x, 31, random_state=2)]
+        quantiles = quantiles_of(x, [0.5], [0.3, 0.6], [0.1, 0.25, 0.5, 0.9])
+        return [*quantiles, sanitize(x, 31, random_state=2)]
 
-    monkeypatch.setattr(sources, "SELECTED_ROWS", N + 1)
+    monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", N + 1)
     expected = values()
-    monkeypatch.setattr(sources, "SELECTED_ROWS", 1)
-    select_all(monkeypatch)
+    monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", 1)
     for one, other in zip(values(), expected, strict=True):
         assert one.tobytes() == other.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("is_fast", "n_rows", "reach", "is_selected"),
-    [
-        (True, 10**6, 100.0, True),
-        (True, 10**6, 10**5, False),
-        (True, 50_000, 100.0, False),
-        (False, 50_000, 100.0, True),
-        (False, 50_000, 10**5, False),
-        (False, 10_000, 100.0, False),
-    ],
-)
-def test_selection_is_for_many_rows_of_which_few_are_looked_at(
-    is_fast, n_rows, reach, is_selected, monkeypatch
-):
-    monkeypatch.setattr(selected_ranks, "sorting_is_fast", lambda: is_fast)
-    X = np.column_stack([np.arange(n_rows)] * 2)
-    ranks = sources.Table(X).read(make_grid([(-INF, INF)] * 2)).ranks
-    near = ranks.near(np.array([0, 1]), np.full(2, 0.5), np.full(2, reach))
-    assert isinstance(near, selected_ranks.SelectedRanks if is_selected else SortedRanks)
