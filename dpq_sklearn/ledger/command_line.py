@@ -11,6 +11,7 @@ import math
 import sys
 
 from dpq_sklearn.ledger.contents import LedgerError
+from dpq_sklearn.ledger.file import FileStore
 from dpq_sklearn.ledger.ledger import PrivacyLedger, store_at
 from dpq_sklearn.ledger.sql import owner_statements, role_statements
 from dpq_sklearn.ledger.views import LedgerRecord, in_words
@@ -61,6 +62,11 @@ def _parser():
     check = _command(commands, "check", _check, "see whether it is intact, and can pay a cost")
     _add_ledger(check)
     _add_amounts(check)
+
+    accept = _command(
+        commands, "accept", _accept, "use a file although it lost releases, such as a backup"
+    )
+    _add_ledger(accept)
 
     export = _command(commands, "export", _export, "print all releases for other programs")
     _add_ledger(export)
@@ -128,6 +134,15 @@ def _check(options):
     fits = ledger.check(options.eps, delta=options.delta or 0.0, rho=options.rho)
     print("it can pay" if fits else "it cannot pay")
     return 0 if fits else CANNOT_PAY
+
+
+def _accept(options):
+    store = store_at(options.ledger, options.name)
+    if not isinstance(store, FileStore):
+        raise ValueError(f"ledger must be a file, got {store.place}.")
+    store.accept()
+    print(repr(_existing(options))[1:-1])
+    return 0
 
 
 def _export(options):
