@@ -28,7 +28,7 @@ from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.estimators import base
 
 NAMES = list("abcdef")
-MECHANISMS = ["aq", "auto", "joint_exp", "ind_exp", "agg_tree"]
+MECHANISMS = ["aq", "auto", "agg_tree"]
 KINDS = ("eps", "delta", "rho", "pure_eps")
 
 
@@ -83,7 +83,7 @@ def transformers(draw):
     options["mechanism"] = draw(st.sampled_from(MECHANISMS))
     options["feature_weights"] = draw(st.one_of(st.none(), of_features(weights, n_features)))
     options["bounds"] = draw(st.sampled_from([None, (0, None), {"a": (0, 1)}]))
-    with_groups = options["mechanism"] != "joint_exp" and draw(st.booleans())
+    with_groups = draw(st.booleans())
     neighbours = "people" if with_groups else "rows"
     if draw(st.booleans()):
         options["ledger"] = PrivacyLedger(neighbours=neighbours)
@@ -212,10 +212,9 @@ def test_many_features_whose_order_is_not_known_are_refused():
 
 
 def test_targets_may_be_several():
-    """One target was planned, which costs less if a very large eps is not spent in full."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 2)), rng.normal(size=(30, 3))
-    transformer = DPQuantileTransformer(2, mechanism="joint_exp", eps=3000.0)
+    transformer = DPQuantileTransformer(2, eps=3000.0)
     model = TransformedTargetRegressor(LinearRegression(), transformer=transformer)
     plan = plan_search(model)
     fitted = model.fit(X, y)

@@ -51,7 +51,6 @@ def _dearest_of_any_number(draft):
 
     With a share s of eps a feature has c s^2 of rho, where c depends on its quantiles. The shares
     sum to 1, so all features have at most what the one with the largest c would have by itself.
-    (JointExp alone does not spend a very large eps in full. It is one draw, of eps^2 / 8 at most.)
     A budget in rho is spent in full, and its eps is infinite because of the count.
     """
     budget = draft._total_budget()
@@ -61,10 +60,7 @@ def _dearest_of_any_number(draft):
             "the number of its columns decides which account it uses, got None."
         )
 
-    loss = _dearest(draft._with_equal_features(), n_features=1)
-    if budget.eps is not None and draft.mechanism == "joint_exp":
-        return replace(loss, rho=max(loss.rho, budget.eps**2 / 8))
-    return loss
+    return _dearest(draft._with_equal_features(), n_features=1)
 
 
 def _number_by_position(entries):

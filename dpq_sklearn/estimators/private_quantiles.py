@@ -63,7 +63,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
         accuracy. Never pass a part of the private rows, or anything that was computed from them
         without privacy. A transformer that scikit-learn has fitted is rejected: if its rows were
         public, pass the rows.
-    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
+    mechanism : {"aq", "agg_tree", "auto"}, default="aq"
         The mechanism that finds the quantiles. "auto" chooses between AQ and noisy counts of the
         few points that `decimals` and `bounds` leave, by public facts.
     resolution : int or None, default=None

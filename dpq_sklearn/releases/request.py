@@ -91,8 +91,7 @@ class Request:
     mechanism: Mechanism = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        is_about_people = self.neighbours is Neighbours.PEOPLE
-        mechanism = checked_mechanism(self.mechanism_name, with_groups=is_about_people)
+        mechanism = checked_mechanism(self.mechanism_name)
 
         object.__setattr__(self, "mechanism", mechanism)
         object.__setattr__(self, "columns", tuple(self.columns))
