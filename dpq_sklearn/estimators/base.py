@@ -40,7 +40,7 @@ from dpq_sklearn.reading.engines.registry import collection_of
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.priors import mark_as_released
 from dpq_sklearn.reading.sources import Batches
-from dpq_sklearn.reading.threads import Progress
+from dpq_sklearn.reading.threads import Progress, check_n_jobs
 from dpq_sklearn.releases.release import pay, release
 
 
@@ -151,6 +151,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         budget = self._total_budget()
         neighbours = self._neighbours(groups)
         randomness = make_randomness(self.random_state)
+        check_n_jobs(self.n_jobs)
         draft = self._draft()
         with no_data_in_frames():
             collection = collection_of(X, groups)
@@ -202,6 +203,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         budget = self._total_budget()
         neighbours = self._neighbours(groups)
         randomness = make_randomness(self.random_state)
+        check_n_jobs(self.n_jobs)
         draft = self._draft()
 
         with no_data_in_frames():

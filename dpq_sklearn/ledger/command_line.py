@@ -126,6 +126,9 @@ def _show(options):
 
 
 def _check(options):
+    if options.eps is None and options.rho is None and options.delta is not None:
+        raise ValueError("--delta must be given with --eps or --rho, got --delta alone.")
+
     ledger = _existing(options)
     print(repr(ledger)[1:-1])
     if options.eps is None and options.rho is None:
@@ -153,7 +156,8 @@ def _export(options):
         writer.writerow(LedgerRecord._fields)
         for record in records:
             plain = _plain(record)
-            writer.writerow((plain | {"columns": json.dumps(plain["columns"])}).values())
+            plain["columns"] = json.dumps(plain["columns"])
+            writer.writerow(map(_harmless_in_spreadsheets, plain.values()))
     else:
         for record in records:
             print(json.dumps(_plain(record)))
@@ -179,13 +183,19 @@ def _existing(options):
 def _plain(record):
     """Return a record as values that JSON knows."""
     plain = record._asdict()
-    plain["time"] = record.time.isoformat()
+    plain["time"] = None if record.time is None else record.time.isoformat()
     if isinstance(record.columns, tuple):
         plain["columns"] = list(record.columns)
     for name, value in plain.items():
-        if value == math.inf:
-            plain[name] = "Infinity"
+        if isinstance(value, float) and not math.isfinite(value):
+            plain[name] = json.dumps(value)  # Infinity or NaN, as text
     return plain
+
+
+def _harmless_in_spreadsheets(value):
+    """Return a cell that no spreadsheet runs as a formula: text gets an apostrophe in front."""
+    is_formula = isinstance(value, str) and value.lstrip().startswith(("=", "+", "-", "@"))
+    return f"'{value}" if is_formula else value
 
 
 def _cells(record):
@@ -194,8 +204,8 @@ def _cells(record):
     if isinstance(columns, tuple):
         columns = ", ".join(map(ascii, columns))  # names may hold anything
 
-    return (
-        f"{record.time:%Y-%m-%d %H:%M:%S}",
+    cells = (
+        "unknown" if record.time is None else f"{record.time:%Y-%m-%d %H:%M:%S}",
         record.what,
         "" if columns is None else str(columns),
         f"{record.eps:g}",
@@ -206,6 +216,12 @@ def _cells(record):
         record.note or "",
         record.release_id or "",
     )
+    return tuple(map(_printable, cells))
+
+
+def _printable(text):
+    """Return a text without characters that could control a terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _print_table(rows):
@@ -216,4 +232,4 @@ def _print_table(rows):
 
 
 def _complain(error):
-    print(f"error: {error}", file=sys.stderr)
+    print(_printable(f"error: {error}"), file=sys.stderr)

@@ -19,6 +19,7 @@ from dpq_sklearn.reading.groups import neighbours_of
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.quantities import names_of, table_of_quantities
 from dpq_sklearn.reading.schema import dtypes_of
+from dpq_sklearn.reading.threads import check_n_jobs
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, Request
@@ -130,6 +131,7 @@ def dp_describe(
     if isinstance(decimals, str) and decimals != "schema":
         checked_decimals(decimals)  # it raises
     randomness = make_randomness(random_state)
+    check_n_jobs(n_jobs)
 
     with no_data_in_frames():
         refuse_private_rows(prior, table)
