@@ -239,8 +239,9 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return list(map(shares_below_edges, self.rank_error_))
 
     def _other_steps(self, plan):
-        has_bounds = any(column.n_open_ends == 0 for column in plan.request.columns)
-        if self.strategy != "quantile" or not has_bounds:
+        columns = plan.request.columns
+        may_help = any(column.n_open_ends == 0 and column.prior is None for column in columns)
+        if self.strategy != "quantile" or not may_help:
             return {}
         return {'strategy="auto"': TIMES_BETTER_WITH_AUTO}
 

@@ -65,6 +65,10 @@ def _dearest_of_any_number(draft):
     sum to 1, so all features have at most what the one with the largest c would have by itself.
     A budget in rho is spent in full, and its eps is infinite because of the count.
     """
+    loss = _dearest(draft._with_equal_features(), n_features=1)
+    if loss.eps == 0:  # nothing is drawn from any feature
+        return loss
+
     budget = draft._total_budget()
     if budget.delta > 0:
         raise ValueError(
@@ -72,7 +76,7 @@ def _dearest_of_any_number(draft):
             "the number of its columns decides which account it uses, got None."
         )
 
-    return _dearest(draft._with_equal_features(), n_features=1)
+    return loss
 
 
 def _number_by_position(entries):
@@ -97,7 +101,7 @@ def _names(entries, n_features):
         return [names]
     if n_features > MOST_IN_ANY_ORDER:
         raise ValueError(
-            "n_bins, feature_weights and, if strategy is not quantile, bounds must all be given by "
-            f"name, or all by position, to plan more than {MOST_IN_ANY_ORDER} features, got both."
+            "n_bins, feature_weights and bounds must all be given by name, or all by position, to "
+            f"plan more than {MOST_IN_ANY_ORDER} features, got some of each."
         )
     return permutations(names)
