@@ -114,8 +114,9 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
     #: whether `transform` returns a sparse matrix
     _makes_sparse_rows = False
-    #: the class of scikit-learn that does the same without privacy
+    #: the class of scikit-learn that does the same without privacy, and settings that it needs
     _counterpart: type
+    _counterpart_settings: dict = {}  # noqa: RUF012
 
     @_fit_context(prefer_skip_nested_validation=True)
     @_hiding_unknown_keywords
