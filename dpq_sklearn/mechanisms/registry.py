@@ -2,12 +2,12 @@
 
 from dpq_sklearn.checks import shown
 from dpq_sklearn.mechanisms.agg_tree import AggregateTree
-from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
 from dpq_sklearn.mechanisms.auto import AutomaticChoice
+from dpq_sklearn.mechanisms.extreme_quantiles import TailAwareQuantiles
 from dpq_sklearn.mechanisms.protocol import Mechanism
 
 MECHANISMS: dict[str, Mechanism] = {
-    "aq": ApproximateQuantiles(),
+    "aq": TailAwareQuantiles(),
     "agg_tree": AggregateTree(),
     "auto": AutomaticChoice(),
 }
