@@ -1,12 +1,8 @@
 """Differentially private quantile transformers for scikit-learn."""
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
-from dpq_sklearn.description_display import DPDescribeDisplay
-from dpq_sklearn.displays import DPQuantileDisplay
 from dpq_sklearn.estimators.discretizer import DPKBinsDiscretizer
 from dpq_sklearn.estimators.export import to_sklearn
-from dpq_sklearn.estimators.one_hot_encoder import DPOneHotEncoder
-from dpq_sklearn.estimators.ordinal_encoder import DPOrdinalEncoder
 from dpq_sklearn.estimators.quantile_transformer import DPQuantileTransformer
 from dpq_sklearn.estimators.robust_scaler import DPRobustScaler
 from dpq_sklearn.forecast.enough_data import PrivacyNoiseWarning
@@ -16,8 +12,10 @@ from dpq_sklearn.forecast.worst_cases import rank_error_bound
 from dpq_sklearn.ledger.access import BudgetExceededError
 from dpq_sklearn.ledger.contents import LedgerError
 from dpq_sklearn.ledger.ledger import PrivacyLedger
-from dpq_sklearn.statements.privacy_of import privacy_of
-from dpq_sklearn.statements.statement import privacy_statement
+from dpq_sklearn.reporting.description_display import DPDescribeDisplay
+from dpq_sklearn.reporting.displays import DPQuantileDisplay
+from dpq_sklearn.reporting.privacy_of import privacy_of
+from dpq_sklearn.reporting.statement import privacy_statement
 from dpq_sklearn.statistics.counts import dp_count, dp_histogram
 from dpq_sklearn.statistics.describe import dp_describe
 from dpq_sklearn.statistics.quantiles import dp_quantiles, sanitize
@@ -27,8 +25,6 @@ __all__ = [
     "BudgetExceededError",
     "DPDescribeDisplay",
     "DPKBinsDiscretizer",
-    "DPOneHotEncoder",
-    "DPOrdinalEncoder",
     "DPQuantileDisplay",
     "DPQuantileTransformer",
     "DPRobustScaler",

@@ -23,7 +23,7 @@ LAYERS = [
     {"releases", "reading"},
     {"forecast"},
     {"estimators", "statistics"},
-    {"displays", "description_display", "statements", "reporting"},
+    {"reporting"},
 ]
 
 

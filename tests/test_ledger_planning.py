@@ -22,11 +22,13 @@ from sklearn.model_selection import (
     RepeatedKFold,
     cross_validate,
 )
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
-from dpq_sklearn.forecast.search import CACHED, DRAWN, REFITTED, plan_search
+from dpq_sklearn.composites.rules import CACHED
+from dpq_sklearn.forecast.search import DRAWN, REFITTED, plan_search
 from dpq_sklearn.ledger.access import BudgetExceededError
 from dpq_sklearn.ledger.contents import LedgerError
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
@@ -221,7 +223,7 @@ def test_random_search_without_a_seed_is_bounded_by_its_most_expensive_candidate
     search = RandomizedSearchCV(classifier(), distributions, n_iter=3, cv=2)
     plan = plan_search(search)
     assert plan.total.eps == pytest.approx((2 * 3 + 1) * dearest)
-    assert plan.reasons == (DRAWN,) and "without a random_state" in str(plan)
+    assert plan.reasons == (DRAWN,) and "without an int as random_state" in str(plan)
     for seed in range(20):
         drawn = plan_search(clone(search).set_params(random_state=seed))
         assert drawn.n_fits <= plan.n_fits
@@ -262,10 +264,10 @@ def test_random_search_without_a_seed_is_refused_if_no_bound_is_known(distributi
 
 
 def test_what_refits_an_unknown_number_of_times_is_refused():
-    with pytest.raises(ValueError, match="how often BaggingClassifier fits"):
-        plan_search(BaggingClassifier(classifier()))
-    with pytest.raises(ValueError, match="how often BaggingClassifier fits"):
-        plan_search(make_pipeline(StandardScaler(), BaggingClassifier(classifier())), cv=5)
+    with pytest.raises(ValueError, match="how often OneVsRestClassifier fits"):
+        plan_search(OneVsRestClassifier(classifier()))
+    with pytest.raises(ValueError, match="how often OneVsRestClassifier fits"):
+        plan_search(make_pipeline(StandardScaler(), OneVsRestClassifier(classifier())), cv=5)
 
 
 @pytest.mark.parametrize("cv", [LeaveOneOut(), iter([(0, 1)]), "five", 1])
@@ -308,7 +310,7 @@ def test_plan_says_whether_the_ledger_can_pay(ledger):
             plan_search(search.set_params(estimator__binner__ledger=ledger.path)),
         ):
             assert plan.affordable == ledger.check(plan) == ledger.check(search) == (left >= 4.0)
-    assert f"ledger {ledger.path!r} cannot pay" in str(plan).splitlines()[1]
+    assert f"ledger {ledger.path!r} cannot pay" in str(plan).splitlines()[-1]
     assert "eps=3.5 is left" in str(plan)
     assert len(ledger.records()) == 2
 
@@ -327,17 +329,6 @@ def test_each_ledger_pays_for_its_own_part_of_a_plan():
     assert "eps=1 is left" in refusal
     refit = GridSearchCV(both, {"binner-1__eps": [0.5, 3.0]}, cv=2)
     assert len(plan_search(refit).refusals) == 2
-
-
-@pytest.mark.skipif(not hasattr(os, "symlink"), reason="needs symbolic links")
-def test_a_ledger_and_a_link_to_it_are_planned_as_one_budget(tmp_path):
-    PrivacyLedger(tmp_path / "budget.sqlite", eps=1.0)
-    os.symlink(tmp_path / "budget.sqlite", tmp_path / "link.sqlite")
-    ledgers = [str(tmp_path / name) for name in ("budget.sqlite", "link.sqlite")]
-    plan = plan_search(make_union(*(Binner(0.75, ledger) for ledger in ledgers)))
-    assert not plan.affordable
-    assert len(plan.refusals) == 1
-    assert PrivacyLedger(ledgers[0]) == PrivacyLedger(ledgers[1])
 
 
 def test_check_takes_searches_and_plans_for_rows_and_for_people():

@@ -59,8 +59,7 @@ def to_sklearn(estimator):
 def _plain(private):
     if hasattr(private, "privacy_"):
         return private.to_sklearn()
-    plain = private._counterpart(**private._counterpart_settings)
-    return _with_the_same_settings(plain, private)
+    return _with_the_same_settings(private._counterpart(), private)
 
 
 def _with_the_same_settings(plain, private):
@@ -68,14 +67,7 @@ def _with_the_same_settings(plain, private):
     settings = private.get_params(deep=False)
     shared = {name: settings[name] for name in plain.get_params(deep=False) if name in settings}
     shared.pop("random_state", None)
-    return plain.set_params(
-        **{name: value for name, value in shared.items() if not _is_ours(value)}
-    )
-
-
-def _is_ours(value):
-    """Return whether scikit-learn gives a value of a parameter another meaning, or none."""
-    return isinstance(value, str) and value in ("auto", "private")
+    return plain.set_params(**{name: value for name, value in shared.items() if value != "auto"})
 
 
 def _private_inside(thing, seen=None):

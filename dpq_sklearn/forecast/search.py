@@ -1,36 +1,35 @@
 """Planning without data: how often a search will fit privately, and what that costs in total."""
 
 import warnings
-from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
-from sklearn.frozen import FrozenEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import (
     GridSearchCV,
     ParameterGrid,
     ParameterSampler,
     RandomizedSearchCV,
-    check_cv,
 )
-from sklearn.pipeline import FeatureUnion, Pipeline
 
 from dpq_sklearn.accounting.losses import PrivacyLoss, compose, most_of_each
 from dpq_sklearn.checks import shown
-from dpq_sklearn.composites import is_private, parts_of, void_in_words
+from dpq_sklearn.composites.inside import holds_private, is_private, private_inside
+from dpq_sklearn.composites.parts import checked_row_wise, parts_of
+from dpq_sklearn.composites.rules import rule_of, steps_of, why_unknown
+from dpq_sklearn.composites.searches import with_settings
+from dpq_sklearn.composites.steps import UnknownFits, number_of_folds
 from dpq_sklearn.ledger.access import LedgerAccess
 from dpq_sklearn.ledger.ledger import opened, planned_losses
 from dpq_sklearn.ledger.views import in_words
 
-CACHED = "a Pipeline with memory= reuses fits of equal parameters and data"
 REFITTED = "the refit counts as the most expensive candidate"
-DRAWN = "without a random_state every candidate counts as the most expensive one"
+DRAWN = "without an int as random_state every candidate counts as the most expensive one"
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +42,7 @@ class SearchPlan:
     losses: tuple  # of the fits one by one, at most
     refusals: tuple  # of each ledger that cannot pay `total` now: what is left of it
     ledger_notes: tuple = ()  # of each ledger that counts more eps for it than `total` states
-    voids: tuple = ()  # of each private step whose promise a step in front of it voids
+    voids: tuple = ()  # for each private step whose guarantee an upstream step invalidates
 
     @property
     def affordable(self):
@@ -60,8 +59,18 @@ class SearchPlan:
         return "\n".join((line, *self.voids, *self.ledger_notes, *self.refusals))
 
 
-def plan_search(estimator, *, cv=None, n_features=None, groups=None):
-    """Say what a search or a cross-validation will cost, without any data.
+def plan_search(
+    estimator: BaseEstimator,
+    *,
+    cv: object = None,
+    n_features: int | None = None,
+    groups: object = None,
+    row_wise: Collection = (),
+) -> SearchPlan:
+    """Return the cost of a fit, a search or a cross-validation, without any data.
+
+    The plan also looks at the upstream steps of each private transformer: it says if one of them
+    learns from the private rows, as a scaler does, which invalidates the guarantee.
 
     Parameters
     ----------
@@ -71,31 +80,35 @@ def plan_search(estimator, *, cv=None, n_features=None, groups=None):
         The folds of a cross-validation of `estimator`, as for
         :func:`sklearn.model_selection.cross_validate`. None is a single call of ``fit``.
     n_features : int or None, default=None
-        How many columns the data have. Without it the eps of the plan is exact and its rho is an
-        upper bound; transformers with ``delta > 0`` need it.
+        The number of columns of the data. Without it the eps of the plan is exact and its rho is
+        an upper bound; transformers with ``delta > 0`` need it.
     groups : object, default=None
-        What the search or the cross-validation will be given as `groups`, which is not looked at.
-        scikit-learn hands it to the splitter only, unless a step requests it by metadata routing:
-        a warning names the private steps that do not, as their fits protect rows and not people.
+        The `groups` that the search or the cross-validation will be given; their values are not
+        read. scikit-learn passes them to the splitter only, unless a step requests them by metadata
+        routing: a warning names the private steps that do not, because their fits protect rows and
+        not people.
+    row_wise : list of functions and names of steps, default=()
+        Functions of a FunctionTransformer, and steps of a Pipeline, that compute each row of their
+        output from one row. Other functions are assumed to learn from the rows.
 
     Returns
     -------
     plan : SearchPlan
-        With the number of fits in `n_fits`, their cost in `total`, and in `affordable` whether
-        the ledger of the estimator can pay that. :meth:`PrivacyLedger.check` takes a plan too.
-        `voids` names steps in front of a private one that void its promise.
+        `n_fits` is the number of private fits, `total` their cost, and `affordable` says whether
+        the ledger of the estimator can pay for it. `voids` has a sentence for each private step
+        whose guarantee an upstream step invalidates. :meth:`PrivacyLedger.check` accepts a plan.
 
     Notes
     -----
-    A search costs nothing more if the private transformer is fitted once before it, wrapped in
-    :class:`sklearn.frozen.FrozenEstimator`, and only what comes after it is searched. A
-    RandomizedSearchCV without a `random_state` is planned as if it drew its most expensive
+    A search costs nothing more if you fit the private transformer once before it, wrap it in
+    :class:`sklearn.frozen.FrozenEstimator`, and search only the steps after it. A
+    RandomizedSearchCV without an int as `random_state` is planned as if it drew its most expensive
     candidate every time. A Pipeline with ``memory=`` reuses fits, so its plan is an upper bound.
 
     See Also
     --------
-    PrivacyLedger : Pays for every fit, and refuses what it cannot pay.
-    privacy_of : What a fitted estimator has cost.
+    PrivacyLedger : Charges every fit, and refuses fits beyond the budget.
+    privacy_of : The cost of a fitted estimator.
 
     Examples
     --------
@@ -115,9 +128,10 @@ def plan_search(estimator, *, cv=None, n_features=None, groups=None):
             f"estimator, got {shown(estimator)}."
         )
 
+    row_wise = checked_row_wise(row_wise)
     _warn_of_lost_groups(estimator, cv, groups)
-    n_times = 1 if cv is None else _number_of_folds(cv)
-    fits = _fits(estimator, n_features) * n_times
+    n_times = 1 if cv is None else number_of_folds(cv)
+    fits = planned_fits(clone(estimator), n_features) * n_times
     losses = tuple(fit.loss for fit in fits)
 
     charged = {
@@ -135,7 +149,7 @@ def plan_search(estimator, *, cv=None, n_features=None, groups=None):
         losses=losses,
         refusals=tuple(str(error) for error in refusals if error),
         ledger_notes=tuple(filter(None, notes)),
-        voids=tuple(_voids(estimator)),
+        voids=tuple(_voids(estimator, row_wise)),
     )
 
 
@@ -152,7 +166,7 @@ def _warn_of_lost_groups(estimator, cv, groups):
     if groups is None and not any(map(_asks_for_groups, splitters)):
         return
 
-    names = [type(step).__name__ for step in _private_inside(estimator) if _loses_groups(step)]
+    names = [type(step).__name__ for step in private_inside(estimator) if _loses_groups(step)]
     if names:
         warnings.warn(
             f"groups go to the splitter only: {', '.join(dict.fromkeys(names))} will be fitted "
@@ -177,11 +191,12 @@ def _loses_groups(private):
     return not (get_config()["enable_metadata_routing"] and is_requested)
 
 
-def _voids(estimator):
-    """Yield a sentence for each private step behind one that learns from the private rows."""
-    for part in parts_of(estimator):
-        if part.in_front and is_private(part.estimator):
-            yield void_in_words(part.name, part.in_front)
+def _voids(estimator, row_wise):
+    """Yield a sentence for each private step whose guarantee an upstream step invalidates."""
+    parts = parts_of(estimator, is_fitted=False, row_wise=row_wise)
+    voided = {part.name: part for part in parts if part.upstream and is_private(part.estimator)}
+    for part in voided.values():
+        yield part.void_in_words()
 
 
 # What PrivacyLedger.check takes beside costs.
@@ -189,37 +204,57 @@ planned_losses.register(SearchPlan, lambda plan: plan.losses)
 planned_losses.register(BaseEstimator, lambda estimator: plan_search(estimator).losses)
 
 
-class _Fit(NamedTuple):
-    """A private fit, or several that are not known one by one, and what it costs at most."""
+class PlannedFit(NamedTuple):
+    """A private fit, or several that are not known one by one, and an upper bound of its cost."""
 
     ledger: LedgerAccess | None
     loss: PrivacyLoss
     reasons: frozenset = frozenset()  # why the cost is not known exactly
     n_fits: int = 1
 
+    def because(self, reason: str | None) -> "PlannedFit":
+        """Return this fit with one more reason why its cost is not known exactly, if given."""
+        return self if reason is None else self._replace(reasons=self.reasons | {reason})
 
-def _fits(estimator, n_features):
-    """Return the private fits in one call of ``estimator.fit``."""
+
+def planned_fits(estimator: Any, n_features: int | None) -> list[PlannedFit]:
+    """Return the private fits in one call of ``estimator.fit``; raise if they are not known."""
     if is_private(estimator):
         return [_private_fit(estimator, n_features)]
-
-    if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
+    if _is_search(estimator):
         candidates = _candidates(estimator, n_features)
         refit = _one_of(candidates, REFITTED) if estimator.refit else []
-        return list(chain(*candidates)) * _number_of_folds(estimator.cv) + refit
+        return list(chain(*candidates)) * _folds_of(estimator, candidates) + refit
 
-    fits = [fit for part in _parts(estimator, n_features) for fit in _fits(*part)]
-    if getattr(estimator, "memory", None) is not None:
-        return [fit._replace(reasons=fit.reasons | {CACHED}) for fit in fits]
-    return fits
+    steps = steps_of(estimator, n_features, is_fitted=False)
+    if why := why_unknown(estimator, steps):
+        raise UnknownFits(f"{why}; plan the inner estimator, with the cv that it meets.")
+    return [
+        fit.because(step.note)
+        for step in steps
+        if step.n_fits
+        for fit in planned_fits(step.estimator, step.n_features) * step.n_fits
+    ]
+
+
+def _is_search(estimator):
+    return rule_of(estimator) is not None and isinstance(
+        estimator, (GridSearchCV, RandomizedSearchCV)
+    )
+
+
+def _folds_of(search, candidates):
+    return number_of_folds(search.cv) if any(candidates) else 1
 
 
 def _private_fit(transformer, n_features):
     """Return the fit of a private transformer."""
     loss = transformer._planned_loss(n_features=n_features)  # None: of any number of columns
+    if getattr(transformer, "random_state", None) is not None:
+        loss = replace(loss, os_randomness=False)
 
     ledger = getattr(transformer, "ledger", None)
-    return _Fit(None if ledger is None else opened(ledger), loss)
+    return PlannedFit(None if ledger is None else opened(ledger), loss)
 
 
 def _one_of(candidates, reason):
@@ -235,44 +270,9 @@ def _one_of(candidates, reason):
         charged = [[fit for fit in fits if fit.ledger == ledger] for fits in candidates]
         loss = most_of_each([compose(fit.loss for fit in fits) for fits in charged])
         n_fits = max(sum(fit.n_fits for fit in fits) for fits in charged)
-        by_ledger.append(_Fit(ledger, loss, reasons, n_fits))
+        by_ledger.append(PlannedFit(ledger, loss, reasons, n_fits))
 
     return by_ledger
-
-
-def _parts(estimator, n_features):
-    """Return what one fit of this estimator fits once each, with the known numbers of columns."""
-    if isinstance(estimator, Pipeline):
-        steps = [step for _, step in estimator.steps]
-        keeps = [isinstance(step, (OneToOneFeatureMixin, str, type(None))) for step in steps]
-        return [(step, n_features if all(keeps[:i]) else None) for i, step in enumerate(steps)]
-
-    if isinstance(estimator, FeatureUnion):
-        return [(part, n_features) for _, part in estimator.transformer_list]
-
-    if isinstance(estimator, ColumnTransformer):
-        parts = [(part, _n_columns(columns)) for _, part, columns in estimator.transformers]
-        parts = [(part, n) for part, n in parts if n != 0]  # nothing selected: not fitted
-        return [*parts, (estimator.remainder, None)]
-
-    if isinstance(estimator, TransformedTargetRegressor):
-        return [(estimator.regressor, n_features), (estimator.transformer, None)]
-
-    if _holds_privacy(estimator):
-        raise ValueError(
-            f"plan_search does not know how often {type(estimator).__name__} fits the private "
-            "transformer inside it; plan the inner estimator, with the cv that it meets."
-        )
-    return []
-
-
-def _n_columns(columns):
-    """Return how many columns a ColumnTransformer's selection has, if it says so by itself."""
-    if isinstance(columns, (str, int, np.integer)):
-        return 1
-    if callable(columns) or isinstance(columns, slice):
-        return None
-    return sum(column is not False for column in np.asarray(columns).tolist())
 
 
 def _candidates(search, n_features):
@@ -280,9 +280,10 @@ def _candidates(search, n_features):
     if isinstance(search, GridSearchCV):
         return _fits_of_settings(search.estimator, ParameterGrid(search.param_grid), n_features)
 
-    state = deepcopy(search.random_state)
-    draws = ParameterSampler(search.param_distributions, search.n_iter, random_state=state)
-    if state is not None:
+    # A RandomState draws other candidates once it has been used, so a plan cannot know them.
+    seed = search.random_state if isinstance(search.random_state, Integral) else None
+    draws = ParameterSampler(search.param_distributions, search.n_iter, random_state=seed)
+    if seed is not None:
         return _fits_of_settings(search.estimator, draws, n_features)
 
     dearest = [_dearest_values(search.estimator, space) for space in draws.param_distributions]
@@ -291,23 +292,18 @@ def _candidates(search, n_features):
 
 
 def _fits_of_settings(estimator, settings, n_features):
-    return [_fits(candidate, n_features) for candidate in _with_settings(estimator, settings)]
-
-
-def _with_settings(estimator, settings):
-    for chosen in settings:
-        yield clone(estimator).set_params(**clone(chosen, safe=False))
+    return [planned_fits(candidate, n_features) for candidate in with_settings(estimator, settings)]
 
 
 def _dearest_values(estimator, space):
     """Return the parameters that may change the cost: their values, of a range the upper end."""
     steps = estimator.get_params(deep=True) | {"": estimator}
-    replaces_steps = _holds_privacy(space)
+    replaces_steps = holds_private(space)
 
     dearest = {}
     for name, values in space.items():
         owner, _, unit = name.rpartition("__")
-        if not replaces_steps and not _holds_privacy(steps.get(owner)):
+        if not replaces_steps and not holds_private(steps.get(owner)):
             continue
 
         low, high = values.support() if hasattr(values, "support") else (-np.inf, np.inf)
@@ -319,7 +315,7 @@ def _dearest_values(estimator, space):
             raise _unknown_dearest(name)
 
     ranges = [name for name in dearest if hasattr(space[name], "rvs")]
-    if ranges and not all(map(_costs_grow, _with_settings(estimator, ParameterGrid(dearest)))):
+    if ranges and not all(map(_costs_grow, with_settings(estimator, ParameterGrid(dearest)))):
         raise _unknown_dearest(ranges[0])
     return dearest
 
@@ -331,46 +327,12 @@ def _costs_grow(estimator):
     """
     return not any(
         getattr(private, "delta", 0) > 0 or getattr(private, "mechanism", None) == "auto"
-        for private in _private_inside(estimator)
+        for private in private_inside(estimator)
     )
 
 
 def _unknown_dearest(name):
     return ValueError(
         "random_state of RandomizedSearchCV must be an int for a plan if it is not known "
-        f"which candidates cost most, as with the distribution of {name!r}, got None."
+        f"which candidates cost most, as with the distribution of {name!r}."
     )
-
-
-def _number_of_folds(cv):
-    if isinstance(cv, Iterator):
-        raise ValueError("cv must not be an iterator, for a plan would exhaust it.")
-
-    try:
-        return check_cv(cv).get_n_splits()
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "cv must have a number of folds that is known without data, such as an int or "
-            f"KFold(5), got {shown(cv)}."
-        ) from error
-
-
-def _holds_privacy(thing):
-    """Return whether there is a private estimator that can be fitted anywhere inside."""
-    return any(True for _ in _private_inside(thing))
-
-
-def _private_inside(thing):
-    """Yield all private estimators that can be fitted inside."""
-    inside = ()
-    if isinstance(thing, (list, tuple)):
-        inside = thing
-    elif isinstance(thing, dict):
-        inside = thing.values()
-    elif hasattr(thing, "get_params") and not isinstance(thing, (FrozenEstimator, type)):
-        inside = thing.get_params(deep=False).values()
-
-    if is_private(thing):
-        yield thing
-    for part in inside:
-        yield from _private_inside(part)

@@ -4,13 +4,13 @@ import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.checks import shown
-from dpq_sklearn.displays import BAND, PRIVATE
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF, errors_in_bins, rank_deviations
 from dpq_sklearn.optional import optional_module
 from dpq_sklearn.reading.descriptions import labels_of_quantiles, read_description
 from dpq_sklearn.reading.quantities import names_of
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.releases.request import Column, Request
+from dpq_sklearn.reporting.displays import BAND, PRIVATE
 
 _HEIGHT_OF_A_COLUMN = 0.9  # in inches
 # Half the heights of a box and of a band, where an axis has 1.

@@ -1,7 +1,9 @@
-"""privacy_statement: one page about a fitted estimator or a ledger, for those who answer for it."""
+"""privacy_statement: one page about a fitted estimator or a ledger, for those responsible."""
 
 import platform
+from collections.abc import Collection
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -9,23 +11,26 @@ from sklearn.utils.validation import _check_feature_names_in
 
 from dpq_sklearn.accounting.descriptions import NOT_COVERED, described, promise
 from dpq_sklearn.checks import shown
-from dpq_sklearn.composites import parts_of
+from dpq_sklearn.composites.parts import parts_of
 from dpq_sklearn.ledger.ledger import PrivacyLedger
-from dpq_sklearn.statements.document import Section, Table, as_html, as_markdown
-from dpq_sklearn.statements.privacy_of import privacy_of
+from dpq_sklearn.reporting.document import Section, Table, as_html, as_markdown
+from dpq_sklearn.reporting.privacy_of import privacy_of
 from dpq_sklearn.version import __version__
 
 _FORMATS = {"markdown": as_markdown, "html": as_html}
-# Of more numbers a statement shows the first and the last ones.
+# A statement shows the first and the last of more numbers.
 _MOST_NUMBERS = 12
 _SEEDED = (
-    "A seed was used. The promise holds only against those who do not know it: whoever does can "
-    "remove the noise."
+    "A seed was used. The guarantee holds only against those who do not know it: anyone who does "
+    "can remove the noise. Ensembles such as BaggingClassifier set seeds of their own, which are "
+    "stored in the fitted estimator."
 )
 
 
-def privacy_statement(estimator_or_ledger, *, format="markdown"):
-    """Write one page about what was released, for whom it is private, and what it does not cover.
+def privacy_statement(
+    estimator_or_ledger: Any, *, format: str = "markdown", row_wise: Collection = ()
+) -> str:
+    """Return one page about what was released, whom it protects, and what it does not cover.
 
     It is made of released numbers and public facts alone, so it may be shown to anyone who may see
     the fitted estimator or the ledger.
@@ -33,10 +38,13 @@ def privacy_statement(estimator_or_ledger, *, format="markdown"):
     Parameters
     ----------
     estimator_or_ledger : estimator or PrivacyLedger
-        A fitted private transformer, or a fitted Pipeline, ColumnTransformer, FeatureUnion or
-        search with such inside; or a ledger.
+        A fitted private transformer; a fitted Pipeline, search or other estimator with private
+        transformers inside; or a ledger.
     format : {"markdown", "html"}, default="markdown"
-        How to write it.
+        The format of the page.
+    row_wise : list of functions and names of steps, default=()
+        Functions and steps that compute each row of their output from one row, as for
+        :func:`privacy_of`.
 
     Returns
     -------
@@ -54,8 +62,8 @@ def privacy_statement(estimator_or_ledger, *, format="markdown"):
     >>> statement = privacy_statement(DPKBinsDiscretizer(4).fit(X))
     >>> print(*[line for line in statement.splitlines() if line.startswith("#")], sep="\\n")
     # Privacy statement
-    ## The promise
-    ## How much it cost
+    ## Guarantee
+    ## Cost
     ## Released: DPKBinsDiscretizer
     ## Parameters: DPKBinsDiscretizer
     ## What it does not cover
@@ -67,19 +75,23 @@ def privacy_statement(estimator_or_ledger, *, format="markdown"):
     if isinstance(estimator_or_ledger, PrivacyLedger):
         sections = _sections_of_ledger(estimator_or_ledger)
     else:
-        sections = _sections_of_estimator(estimator_or_ledger)
+        sections = _sections_of_estimator(estimator_or_ledger, row_wise)
     return _FORMATS[format]("Privacy statement", [*sections, _versions()])
 
 
-def _sections_of_estimator(estimator):
-    inside = privacy_of(estimator)
-    parts = [part for part in parts_of(estimator) if hasattr(part.estimator, "privacy_")]
+def _sections_of_estimator(estimator, row_wise):
+    inside = privacy_of(estimator, row_wise=row_wise)
+    parts = {
+        part.name: part
+        for part in parts_of(estimator, is_fitted=True)
+        if part.name in inside.parts and hasattr(part.estimator, "privacy_")
+    }
 
     return [
-        _promise(inside.total, inside),
-        _cost(inside.total),
-        *(_released(part) for part in parts),
-        *(_parameters(part) for part in parts),
+        _guarantee(inside.total, inside),
+        _cost(inside.total, inside),
+        *(_released(part) for part in parts.values()),
+        *(_parameters(part) for part in parts.values()),
         _not_covered(inside.not_private),
     ]
 
@@ -98,7 +110,7 @@ def _sections_of_ledger(ledger):
         for record in records
     )
     return [
-        _promise(total),
+        _guarantee(total),
         Section("Budget", (budget or ("no caps: the ledger only keeps a record",),)),
         Section("Left", (f"A release of eps={left.eps:g} still fits.",)),
         _cost(total),
@@ -107,18 +119,30 @@ def _sections_of_ledger(ledger):
     ]
 
 
-def _promise(loss, inside=None):
+def _guarantee(loss, inside=None):
     content = [promise(loss)]
+    if inside is not None and inside.unknown:
+        content = ["Not all private fits are known, so there is no total to state."]
     if inside is not None and not inside.holds:
-        voids = tuple(inside.about_voids())
-        content = ["The promise does NOT hold for the rows that this estimator was given:", voids]
+        content = [
+            "The guarantee does NOT hold for the rows that this estimator was given:",
+            inside.void_sentences,
+        ]
     if not loss.os_randomness:
         content.append(_SEEDED)
-    return Section("The promise", tuple(content))
+    return Section("Guarantee", tuple(content))
 
 
-def _cost(loss):
-    return Section("How much it cost", (Table(("", ""), tuple(described(loss).items())),))
+def _cost(loss, inside=None):
+    table = Table(("", ""), tuple(described(loss).items()))
+    if inside is None:
+        return Section("Cost", (table,))
+
+    n_fits = f"{inside.n_fits} private fit{'' if inside.n_fits == 1 else 's'}"
+    line = f"{inside.bound_in_words} {n_fits}, which cost {inside.bound_in_words} in all:"
+    line = " ".join(line.split())
+    notes = tuple(inside.about_the_total())
+    return Section("Cost", (line[0].upper() + line[1:], table, *((notes,) if notes else ())))
 
 
 def _released(part):
@@ -129,10 +153,7 @@ def _released(part):
     rows = tuple(
         (str(name), _numbers(of_feature)) for name, of_feature in zip(names, values, strict=True)
     )
-    origin = "public facts alone: no rows were read"
-    if estimator.n_rows_ is not None:
-        origin = f"about {estimator.n_rows_:,} rows (a noisy count)"
-    about = f"{type(estimator).__name__}, from {origin}."
+    about = f"{type(estimator).__name__}, from about {estimator.n_rows_:,} rows (a noisy count)."
     return Section(f"Released: {part.name}", (about, Table(("feature", "private numbers"), rows)))
 
 

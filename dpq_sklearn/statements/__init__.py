@@ -1,1 +1,0 @@
-"""Statements: what a fitted estimator or a ledger has cost, for those who answer for it."""
