@@ -3,6 +3,8 @@
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.estimators.discretizer import DPKBinsDiscretizer
 from dpq_sklearn.estimators.export import to_sklearn
+from dpq_sklearn.estimators.one_hot_encoder import DPOneHotEncoder
+from dpq_sklearn.estimators.ordinal_encoder import DPOrdinalEncoder
 from dpq_sklearn.estimators.quantile_transformer import DPQuantileTransformer
 from dpq_sklearn.estimators.robust_scaler import DPRobustScaler
 from dpq_sklearn.forecast.enough_data import PrivacyNoiseWarning
@@ -25,6 +27,8 @@ __all__ = [
     "BudgetExceededError",
     "DPDescribeDisplay",
     "DPKBinsDiscretizer",
+    "DPOneHotEncoder",
+    "DPOrdinalEncoder",
     "DPQuantileDisplay",
     "DPQuantileTransformer",
     "DPRobustScaler",

@@ -26,7 +26,7 @@ BUDGETS = {
     "rho": {"eps": None, "rho": 0.05},
 }
 BOUNDS = {"open": None, "low": (0, None), "both": (-5, 1000)}
-MECHANISMS = ("aq", "joint_exp", "ind_exp", "agg_tree", "auto")
+MECHANISMS = ("aq", "agg_tree", "auto")
 
 
 def columns():
@@ -62,9 +62,8 @@ def releases():
                 name = f"{mechanism} {budget_name} {bounds_name}"
                 values = [dp_quantiles(X[:, j], [0.1, 0.5, 0.8], **options) for j in range(6)]
                 yield f"dp_quantiles {name}", np.concatenate(values)
-            if mechanism != "joint_exp" or budget_name == "eps":
-                fitted = DPKBinsDiscretizer(**options).fit(X)
-                yield f"DPKBinsDiscretizer {name}", np.concatenate(_edges(fitted))
+            fitted = DPKBinsDiscretizer(**options).fit(X)
+            yield f"DPKBinsDiscretizer {name}", np.concatenate(_edges(fitted))
         options = {**budget, "random_state": 6}
         for groups in (None, people):
             name = f"{budget_name}{'' if groups is None else ' people'}"

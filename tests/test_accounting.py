@@ -123,14 +123,16 @@ def test_budgets_check_themselves(fields):
 
 @given(st.lists(st.floats(1e-2, 1e2), min_size=1, max_size=50), st.floats(1e-3, 1e6))
 def test_shares_of_features_sum_to_at_most_the_budget(weights, eps):
-    shares = feature_shares(len(weights), weights)
+    shares = feature_shares(weights)
     parts = [Budget(eps, "eps").part(share).before_rounding(1).amount for share in shares]
     assert math.fsum(parts) <= eps
 
 
 @given(st.integers(1, 3000), st.floats(1e-3, 1e6))
 def test_equal_shares_sum_to_at_most_the_budget(n, eps):
-    parts = [Budget(eps, "eps").part(s).before_rounding(1).amount for s in feature_shares(n)]
+    parts = [
+        Budget(eps, "eps").part(s).before_rounding(1).amount for s in feature_shares(np.ones(n))
+    ]
     assert math.fsum(parts) <= eps
 
 

@@ -25,7 +25,7 @@ def only(name, unit):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["aq, 1 quantile", "ind_exp, people", "batches, aq, people", "dask, aq"]
+    "name", ["aq, 1 quantile", "aq, people", "batches, aq, people", "dask, aq"]
 )
 def test_exit_code_says_whether_a_mechanism_overspends(name, monkeypatch, capsys):
     n_samples = 4000 * audit.SLOWNESS.get(name.split(",")[0], 1)
@@ -66,8 +66,6 @@ def test_no_claim_of_the_package_is_exceeded(capsys):
     names = {one.name.split(",")[0] for one in audit.all_audits()}
     assert names >= {
         "aq",
-        "joint_exp",
-        "ind_exp",
         "agg_tree",
         "auto",
         "batches",

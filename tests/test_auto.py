@@ -161,19 +161,19 @@ def test_every_mechanism_keeps_the_protocol(name):
         wanted = inspect.signature(getattr(Mechanism, member)).parameters
         found = inspect.signature(getattr(mechanism, member)).parameters
         assert list(found) == list(wanted)[1:]
-    assert isinstance(mechanism.takes_weights, bool)
+    assert isinstance(mechanism.takes_priors, bool)
 
 
-def test_with_groups_only_mechanisms_that_take_weights_are_known():
-    assert checked_mechanism("auto", with_groups=True) is MECHANISMS["auto"]
-    assert checked_mechanism("ind_exp", with_groups=True) is MECHANISMS["ind_exp"]
-    rule = r"one of \['agg_tree', 'aq', 'auto', 'ind_exp'\] with groups, got 'joint_exp'"
+def test_the_baselines_of_the_paper_are_no_mechanisms_of_the_package():
+    rule = r"mechanism must be one of \['agg_tree', 'aq', 'auto'\], got 'joint_exp'\."
     with pytest.raises(ValueError, match=rule):
-        checked_mechanism("joint_exp", with_groups=True)
+        dp_quantiles([1.0, 2.0], [0.5], mechanism="joint_exp")
+    with pytest.raises(ValueError, match=r"'mechanism' parameter .* Got 'joint_exp' instead"):
+        DPKBinsDiscretizer(mechanism="joint_exp").fit([[1.0], [2.0]])
 
 
 def test_unknown_mechanisms_raise():
-    for name in ("AQ", "", None, ["aq"]):
+    for name in ("AQ", "", None, ["aq"], "ind_exp"):
         with pytest.raises(ValueError, match="mechanism must be one of"):
             checked_mechanism(name)
 
@@ -225,16 +225,8 @@ def test_settings_of_numpy_do_not_matter_to_estimators(mechanism, estimator, rng
         estimator(5, mechanism=mechanism, random_state=0).fit(X)
 
 
-def test_ind_exp_uses_optimal_composition_for_approximate_dp():
-    request_ = REQUESTS["approximate"]
-    plan = plan_of_columns([uniform_quantiles(20)], mechanism_name="ind_exp", **request_)
-    assert plan.budgets[0].unit == "draw" and 20 * plan.budgets[0].amount > 2.0
-    assert (plan.loss.eps, plan.loss.delta) == (1.0, 1e-6)
-    assert plan.loss.pure_eps > 2.0
-
-
 def test_pure_accounting_spends_no_delta():
-    plan = plan_of_columns([[0.5]], mechanism_name="joint_exp", **REQUESTS["approximate"])
+    plan = plan_of_columns([[0.5]], mechanism_name="agg_tree", **REQUESTS["approximate"])
     assert (plan.loss.eps, plan.loss.delta) == (1.0, 0.0)
 
 

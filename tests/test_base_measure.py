@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 
 from dpq_sklearn.accounting.budgets import Budget
+from dpq_sklearn.engine.exponential import RingMeasure
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
-from dpq_sklearn.mechanisms.base_measure import PLAIN_SHARES, step_measure
+from dpq_sklearn.mechanisms.base_measure import (
+    LEAST_PLAIN_SHARE,
+    PLAIN_SHARES,
+    ring_measure,
+    step_measure,
+)
 
 INF = np.inf
 BOUNDS = [
@@ -32,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def some_nodes(seed, n_nodes=600, grid=GRID):
     """The arguments of `step_measure` for random nodes of all kinds in all columns."""
     rng = np.random.default_rng(seed)
-    column = rng.integers(0, len(BOUNDS), n_nodes)
+    column = rng.integers(0, grid.low.size, n_nodes)
     first, last = grid.first[column], grid.end[column] - 1
     numbers = np.concatenate((rng.lognormal(3, 5, 200), np.arange(20.0), [0.1, 1e18, 0.5]))
     numbers = np.concatenate((numbers, -numbers, 1e9 + rng.random(50), rng.random(50)))
@@ -52,6 +58,12 @@ def some_nodes(seed, n_nodes=600, grid=GRID):
     return column, lo, hi, neighbour, is_open, ~np.array((is_first, is_last))
 
 
+def know_a_scale(nodes):
+    """Whether a value is released beyond the only released end of each node."""
+    _, lo, hi, beyond, _, is_released = nodes
+    return (is_released[0] != is_released[1]) & (beyond != np.where(is_released[0], lo, hi))
+
+
 def densities_at(cells, measure, row):
     """The densities of a node at some of its cells."""
     return measure.densities[row, np.searchsorted(measure.cuts[row], cells, side="right") - 1]
@@ -69,7 +81,7 @@ def test_measure_of_a_node_is_one_and_every_cell_has_a_part_of_it(seed):
     assert np.isfinite(measure.densities).all()
     np.testing.assert_allclose(measures_of(measure).sum(axis=1), 1.0, rtol=1e-12)
     whole = GRID.measure_before(hi + 1, column) - GRID.measure_before(lo, column)
-    plain = PLAIN_SHARES[2 - is_open.sum(axis=0)]
+    plain = np.where(know_a_scale(nodes), LEAST_PLAIN_SHARE, PLAIN_SHARES[2 - is_open.sum(axis=0)])
     is_there = np.diff(measure.cuts, axis=1) > 0
     least = np.where(is_there, measure.densities, INF).min(axis=1)
     assert np.all(least * whole >= plain * (1 - 1e-6))  # steps up and down cancel but for rounding
@@ -100,6 +112,32 @@ def test_measure_of_a_node_depends_on_its_own_cells_alone():
         np.testing.assert_allclose(densities, densities_at(begins, together, row), rtol=1e-15)
     names = ["grid", "columns", "lo", "hi", "beyond", "is_open", "is_released", "guesses"]
     assert list(inspect.signature(step_measure).parameters) == names
+
+
+def test_measure_beside_nodes_of_lattices_is_that_of_a_node_alone():
+    """Octaves were fine ones for all nodes as soon as one of them was on a lattice."""
+    bounds = [(-INF, INF), (-INF, INF), (0.0, INF), (0.0, 1e6), (-INF, 100.0), (0.0, INF)]
+    grid = make_grid(bounds, 40, [None, 0, None, 2, None, 1])
+    nodes = some_nodes(2, 300, grid)
+    together = step_measure(grid, *nodes)
+    pairs_together = ring_measure(together, grid, *nodes)
+    assert isinstance(pairs_together, RingMeasure)
+
+    for row in range(300):
+        node = [argument[..., row : row + 1] for argument in nodes]
+        alone = step_measure(grid, *node)
+        begins = together.cuts[row, :-1][np.diff(together.cuts[row]) > 0]
+        expected = densities_at(begins, alone, 0)
+        np.testing.assert_allclose(densities_at(begins, together, row), expected, rtol=1e-15)
+
+        pairs_alone = ring_measure(alone, grid, *node)
+        begins = pairs_together.cuts[row, :-1][np.diff(pairs_together.cuts[row]) > 0]
+        densities = densities_at(begins, pairs_together, row)
+        np.testing.assert_allclose(densities, densities_at(begins, alone, 0), rtol=1e-15)
+        rings = getattr(pairs_alone, "rings", np.zeros_like(pairs_alone.cuts[:, 1:]))
+        segments = np.searchsorted(pairs_alone.cuts[0], begins, side="right") - 1
+        segments_together = np.searchsorted(pairs_together.cuts[row], begins, side="right") - 1
+        assert np.array_equal(rings[0, segments], pairs_together.rings[row, segments_together])
 
 
 def test_rings_that_a_bound_cuts_off_do_not_depend_on_nodes_of_other_columns():
@@ -161,6 +199,51 @@ def test_rings_around_a_released_end_have_its_scale(end, neighbour, scale):
         assert around(0.01, 64) > 0.4
         assert around(0, 2**-9) < 0.3
         assert around(0.5, 4) > 3 * around(32, 256)
+
+
+@pytest.mark.parametrize(("column", "high"), [(0, None), (3, 1e6)], ids=["open", "wide bounds"])
+def test_beyond_two_released_values_hardly_anything_is_far_away(column, high):
+    """Also where a bound is far away."""
+    grid = make_grid([(-INF, INF), (0.0, INF), (-INF, 0.0), (-1e6, 1e6)])
+    ends = grid.cells_of(np.array([12.25, grid.high[column], 10.25]), column)[:, None]
+    is_open = np.array([[False], [high is None]])
+    is_released = np.array([[True], [False]])
+    measure = step_measure(grid, np.array([column]), *ends, is_open, is_released)
+
+    def beyond(far):
+        return measure_between(measure, 12.25 + far, 9e5, column, grid)
+
+    assert measure_between(measure, 12.25, 20.25, column, grid) > 0.8
+    assert beyond(2 * 16) < 0.05
+    assert beyond(2 * 256) < (0.001 if high is None else 0.05)
+
+
+def test_without_a_scale_the_tails_stay_heavy():
+    """Ties say nothing: the next value may be anywhere."""
+    tied = one_node(12.25, None, neighbour=12.25)
+    assert measure_between(tied, 1e3, 1e12) > 0.1
+
+
+def test_years_have_a_share_of_the_first_draw():
+    root = one_node(None, None)
+    years = measure_between(root, 1990.0, 2030.0)
+    assert years > 10 * measure_between(root, 1090.0, 1130.0)
+    assert years < 0.03
+
+
+def test_rings_of_pairs_are_octaves_around_the_released_end():
+    grid = make_grid([(-INF, INF)])
+    for end, is_upwards in ((100.0, True), (-100.0, False)):
+        ends = (end, grid.high[0], end) if is_upwards else (grid.low[0], end, end)
+        cells = grid.cells_of(np.array(ends), 0)[:, None]
+        is_open = np.array([[not is_upwards], [is_upwards]])
+        node = np.array([0]), *cells, is_open, ~is_open
+        measure = ring_measure(step_measure(grid, *node), grid, *node)
+
+        values = end + np.sign(end) * np.array([0.0, 3.5, 6.5, 13.0, 26.0, 900.0])
+        segments = np.searchsorted(measure.cuts[0], grid.cells_of(values, 0), side="right") - 1
+        rings = measure.rings[0, segments]
+        assert rings[0] == 0 and np.array_equal(np.diff(rings[1:]), [1, 1, 1, 5])
 
 
 def test_measure_between_two_released_ends_is_even_in_the_value():

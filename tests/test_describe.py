@@ -493,7 +493,7 @@ class Untouchable:
         ({"percentiles": [0.5, 0.5]}, "percentiles must be distinct, got list of length 2"),
         ({"percentiles": "5%"}, "percentiles must be numbers"),
         ({"mechanism": "laplace"}, "mechanism must be one of"),
-        ({"mechanism": "joint_exp", "groups": [0]}, "mechanism must be one of"),
+        ({"mechanism": "joint_exp"}, "mechanism must be one of"),
     ],
 )
 def test_bad_parameters_raise_before_the_table_is_touched(arguments, match):

@@ -79,7 +79,10 @@ def check_defaults(thing):
                 continue
             assert name in documented, f"{where} does not document {name}"
             stated = re.search(r"default=(.+)$", documented[name])
-            if stated:
+            if stated and stated[1].startswith("np."):
+                default = getattr(np, stated[1].removeprefix("np."))
+                assert repr(default) == repr(parameter.default), f"{where}: {name}"  # NaN too
+            elif stated:
                 assert ast.literal_eval(stated[1]) == parameter.default, f"{where}: {name}"
             elif documented[name] not in ("", "None") and not is_dataclass(thing):
                 assert parameter.default is parameter.empty, f"{where}: {name}"

@@ -52,8 +52,6 @@ def simulated_rank_error(quantiles, n=4000, **request):
         (10, {"eps": 0.5}),
         (8, {"eps": None, "rho": 0.02}),
         (16, {"eps": 0.5, "delta": 1e-6}),
-        (4, {"eps": 0.3, "mechanism": "joint_exp"}),
-        (4, {"eps": 0.3, "mechanism": "ind_exp"}),
     ],
 )
 def test_agrees_with_simulation_within_a_tenth(n_bins, budget):

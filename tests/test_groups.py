@@ -48,7 +48,7 @@ from tests.test_estimators import OF_THE_RELEASE, RELEASED, released, walk, with
 
 BOTH = [DPKBinsDiscretizer(4, encode="ordinal"), DPQuantileTransformer(7), DPRobustScaler()]
 both = pytest.mark.parametrize("estimator", BOTH, ids=lambda e: type(e).__name__)
-TAKING_WEIGHTS = ["aq", "ind_exp", "agg_tree", "auto"]
+MECHANISMS = ["aq", "agg_tree", "auto"]
 
 
 def people_ledger(folder):
@@ -473,15 +473,13 @@ def test_weights_are_summarized_as_a_sum_over_rows_would_be(rng):
 
 @pytest.mark.slow
 @both
-@pytest.mark.parametrize("mechanism", TAKING_WEIGHTS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_people_with_one_row_each_give_the_numbers_of_rows(estimator, mechanism, delta, rng):
     X = np.column_stack((rng.lognormal(size=200), rng.integers(0, 5, 200)))
     X[::9, 0] = np.nan
     groups = rng.permutation(200)
     one = clone(estimator).set_params(mechanism=mechanism, random_state=0, delta=delta)
-    if mechanism == "auto":
-        one.set_params(mechanism="aq")  # with groups, JointExp is no choice
     two = clone(one).set_params(mechanism=mechanism)
     expected = released(one.fit(X))
     assert np.array_equal(released(two.fit(X, groups=groups)), expected)
@@ -494,7 +492,7 @@ def test_people_with_one_row_each_give_the_numbers_of_rows(estimator, mechanism,
     assert np.array_equal(released(one.fit_batches(batches)), released(two))
 
 
-@pytest.mark.parametrize("mechanism", TAKING_WEIGHTS[:3])
+@pytest.mark.parametrize("mechanism", MECHANISMS[:3])
 def test_values_and_stand_ins_of_people_with_one_row_each(mechanism, rng):
     x, q = rng.normal(size=300), [0.25, 0.5, 0.75]
     options = {"mechanism": mechanism, "random_state": 0}
@@ -509,7 +507,7 @@ def test_values_and_stand_ins_of_people_with_one_row_each(mechanism, rng):
 
 @pytest.mark.slow
 @both
-@pytest.mark.parametrize("mechanism", TAKING_WEIGHTS[:3])
+@pytest.mark.parametrize("mechanism", MECHANISMS[:3])
 @pytest.mark.parametrize("k", [2, 3, 7, 600])
 def test_equal_rows_of_each_person_give_the_numbers_of_one_row(estimator, mechanism, k, rng):
     people = np.column_stack((rng.lognormal(size=40), rng.integers(0, 5, 40)))
@@ -526,7 +524,7 @@ def test_equal_rows_of_each_person_give_the_numbers_of_one_row(estimator, mechan
 
 
 @both
-@pytest.mark.parametrize("mechanism", TAKING_WEIGHTS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("container", [np.asarray, pd.DataFrame, pl.DataFrame, pa.table])
 def test_batches_of_whole_people_give_what_the_whole_gives(estimator, mechanism, container, rng):
     n_rows = 900
@@ -558,17 +556,6 @@ def test_quantiles_are_those_of_a_random_row_of_a_random_person(rng):
 
 
 # Refusals
-
-
-@pytest.mark.parametrize("name", [name for name in all_releases(None) if name not in COUNTS])
-def test_joint_exp_is_refused_with_groups_before_paying(name, tmp_path):
-    ledger = people_ledger(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"mechanism must be one of .* with groups, got 'joint_exp'"
-    ):
-        all_releases([*range(30)], ledger=ledger, mechanism="joint_exp")[name]()
-    assert list(ledger.records()) == []
-    all_releases([*range(30)], mechanism="auto")[name]()
 
 
 def test_auto_chooses_alike_with_and_without_groups():

@@ -239,8 +239,6 @@ ESTIMATORS = {
     "KBins, few eps": DPKBinsDiscretizer(5, eps=0.01, random_state=3),
     "auto": DPKBinsDiscretizer("auto", random_state=3, eps=20.0),
     "auto mechanism": DPKBinsDiscretizer([3, 5, 8], mechanism="auto", random_state=3),
-    "joint": DPKBinsDiscretizer(4, mechanism="joint_exp", random_state=3),
-    "independent": DPKBinsDiscretizer(4, mechanism="ind_exp", random_state=3),
     "tree": DPKBinsDiscretizer(4, mechanism="agg_tree", random_state=3),
     "transformer": DPQuantileTransformer(63, random_state=3),
     "people": DPKBinsDiscretizer(5, random_state=3),

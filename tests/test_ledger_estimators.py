@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.frozen import FrozenEstimator
@@ -21,6 +22,7 @@ from dpq_sklearn import (
     DPRobustScaler,
     LedgerError,
     PrivacyLedger,
+    dp_describe,
     dp_quantiles,
     plan_search,
     sanitize,
@@ -392,3 +394,22 @@ def test_a_fit_with_a_delta_says_what_a_pure_ledger_counts_for_it(tmp_path, rng)
     (note,) = plan.ledger_notes
     assert f"counts eps={privacy.eps_in_ledger:g} for it, and not 1" in note and note in repr(plan)
     assert plan_search(DPKBinsDiscretizer(ledger=ledger), n_features=12).ledger_notes == ()
+
+
+@pytest.mark.parametrize("n_jobs", [0, "two", 1.5])
+def test_impossible_n_jobs_are_refused_before_anything_is_spent(n_jobs):
+    ledger = PrivacyLedger(eps=9.0)
+    X = np.arange(40.0).reshape(-1, 2)
+    for attempt in (
+        lambda: DPKBinsDiscretizer(2, ledger=ledger, n_jobs=n_jobs).fit(X),
+        lambda: DPRobustScaler(ledger=ledger, n_jobs=n_jobs).fit_batches([X]),
+        lambda: dp_describe(X, ledger=ledger, n_jobs=n_jobs),
+    ):
+        with pytest.raises(ValueError, match="n_jobs"):
+            attempt()
+        with (
+            config_context(skip_parameter_validation=True),
+            pytest.raises(ValueError, match="n_jobs must be None or an integer other than 0"),
+        ):
+            attempt()
+    assert ledger.records() == []

@@ -17,9 +17,11 @@ import pytest
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger import file as ledger_file
+from dpq_sklearn.ledger.command_line import main
 from dpq_sklearn.ledger.contents import Caps, LedgerError, new_summary
 from dpq_sklearn.ledger.file import FileStore
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
+from dpq_sklearn.ledger.locks import LockFile
 
 ROOT = pathlib.Path(__file__).parents[1]
 LOSS = PrivacyLoss(0.25, 0.0, 0.0078125)
@@ -104,10 +106,10 @@ def test_file_deleted_and_created_anew_is_not_the_ledger_of_an_older_object(path
 def test_newer_format_raises(path):
     make_ledger(path, 1)
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     before = pathlib.Path(path).read_bytes()
     for attempt in (lambda: PrivacyLedger(path), lambda: charge(path, LOSS, what="fit")):
-        with pytest.raises(LedgerError, match=r"has format 2, .* knows format 1") as caught:
+        with pytest.raises(LedgerError, match=r"has format 3, .* knows formats up to 2") as caught:
             attempt()
         assert repr(path) in str(caught.value)
     assert pathlib.Path(path).read_bytes() == before
@@ -431,6 +433,237 @@ def test_full_disk_is_an_error_and_loses_nothing(tmp_path):
         pytest.skip("this system does not let us mount a small disk")
     n_charged, n_refused = map(int, printed.split())
     assert n_charged > 5 and n_refused > 5
+
+
+# A second name, a journal of another state, and a seal that shows what was lost
+
+KILLED_IN_A_COMMIT = """
+import os, signal, sqlite3, sys
+
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE head SET created = ?", ("x" * 100_000,))
+connection.execute("CREATE TABLE more AS SELECT * FROM head")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def leave_a_hot_journal(path):
+    """Leave the file as a process does that is killed after it has written its journal."""
+    before = pathlib.Path(path).read_bytes()
+    subprocess.run([sys.executable, "-c", KILLED_IN_A_COMMIT, path])
+    assert os.path.getsize(path + "-journal") > 512
+    pathlib.Path(path).write_bytes(before)
+
+
+@needs_posix
+def test_hard_links_to_a_ledger_are_refused(path, tmp_path):
+    ledger = make_ledger(path, 1)
+    second = str(tmp_path / "second.sqlite")
+    os.link(path, second)
+    for attempt in (
+        ledger.spent,
+        lambda: PrivacyLedger(second),
+        lambda: charge(path, LOSS, what="fit"),
+        lambda: charge(second, LOSS, what="fit"),
+    ):
+        with pytest.raises(LedgerError, match="must have one name, got 2 hard links"):
+            attempt()
+    os.unlink(second)
+    charge(path, LOSS, what="fit")
+    assert len(ledger.records()) == 2
+
+
+@needs_posix
+def test_a_ledger_that_is_mounted_as_a_single_file_is_refused(path, monkeypatch):
+    ledger = make_ledger(path, 1)
+    monkeypatch.setattr(ledger_file, "_mount_points", lambda: {"/", os.path.realpath(path)})
+    for attempt in (ledger.spent, lambda: charge(path, LOSS, what="fit")):
+        with pytest.raises(LedgerError, match="Mount its folder instead"):
+            attempt()
+
+
+MOUNTED_TWICE = """
+import os, subprocess, sys
+from dpq_sklearn.ledger.contents import LedgerError
+from dpq_sklearn.ledger.ledger import PrivacyLedger
+
+first, second = sys.argv[1:3]
+open(second, "w").close()
+if subprocess.run(["mount", "--bind", first, second], capture_output=True).returncode:
+    print("cannot mount")
+    sys.exit()
+try:
+    PrivacyLedger(second)
+    print("opened")
+except LedgerError as error:
+    print(error)
+folder = os.path.dirname(second) + "/folder"
+os.mkdir(folder)
+subprocess.run(["mount", "--bind", os.path.dirname(first), folder], check=True)
+PrivacyLedger(os.path.join(folder, os.path.basename(first))).spend(eps=0.25, what="fit")
+print(len(PrivacyLedger(first).records()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare to mount a file")
+def test_a_bind_mount_of_the_file_is_refused_and_one_of_its_folder_is_not(tmp_path):
+    options = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
+    if subprocess.run(["unshare", *options, "true"], capture_output=True).returncode:
+        pytest.skip("this system does not let us mount a file")
+    (tmp_path / "data").mkdir()
+    path = str(tmp_path / "data" / "a budget.sqlite")
+    make_ledger(path, 1)
+    second = tmp_path / "second budget.sqlite"
+    printed = run_script(MOUNTED_TWICE, path, second, before=["unshare", *options])
+    if "cannot mount" in printed:
+        pytest.skip("this system does not let us mount a file")
+    refusal, n_records = printed.splitlines()
+    assert "Mount its folder instead" in refusal
+    assert n_records == "2"
+
+
+@needs_posix
+def test_a_journal_is_not_rolled_back_over_spends_under_another_name(path):
+    ledger = make_ledger(path, 1)
+    leave_a_hot_journal(path)
+    os.rename(path, path + "2")
+    charge(path + "2", LOSS, what="under another name")
+    os.rename(path + "2", path)
+    assert [record.what for record in ledger.records()] == ["fit", "under another name"]
+    charge(path, LOSS, what="fit")
+    assert len(ledger.records()) == 3
+
+
+@needs_posix
+@pytest.mark.parametrize("reads_first", [False, True])
+def test_a_journal_is_rolled_back_if_the_file_needs_it(path, reads_first):
+    ledger = make_ledger(path, 2)
+    subprocess.run([sys.executable, "-c", KILLED_IN_A_COMMIT, path])
+    assert os.path.exists(path + "-journal")
+    if reads_first:
+        assert len(ledger.records()) == 2
+    charge(path, LOSS, what="fit")
+    assert len(ledger.records()) == 3
+
+
+@needs_posix
+def test_a_file_that_lost_releases_is_refused_until_it_is_accepted(path, capsys):
+    ledger = make_ledger(path, 1)
+    earlier = pathlib.Path(path).read_bytes()
+    charge(path, LOSS, what="fit")
+    pathlib.Path(path).write_bytes(earlier)
+    for attempt in (ledger.spent, ledger.records, lambda: charge(path, LOSS, what="fit")):
+        with pytest.raises(LedgerError, match=r"has lost releases: 2 were .*ledger accept"):
+            attempt()
+    assert pathlib.Path(path).read_bytes() == earlier
+
+    assert main(["accept", path]) == 0
+    assert "0.25 of 100 eps spent in 1 release" in capsys.readouterr().out
+    charge(path, LOSS, what="fit")
+    assert len(ledger.records()) == 2
+
+
+@needs_posix
+def test_a_file_with_other_releases_of_the_same_ledger_is_refused(path):
+    make_ledger(path, 1)
+    earlier = pathlib.Path(path).read_bytes()
+    charge(path, LOSS, what="fit")
+    pathlib.Path(path + "2").write_bytes(earlier)
+    for _ in range(2):
+        charge(path + "2", LOSS, what="in a copy")
+    os.rename(path + "2", path)
+    with pytest.raises(LedgerError, match="has lost releases"):
+        charge(path, LOSS, what="fit")
+
+
+@needs_posix
+@pytest.mark.parametrize("moment", ["before the seal", "after the seal"])
+def test_a_process_that_is_killed_around_the_seal_loses_nothing(path, monkeypatch, moment):
+    ledger = make_ledger(path, 1)
+    write = LockFile.write
+
+    def killed(lock, text):
+        if moment == "after the seal":
+            write(lock, text)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(LockFile, "write", killed)
+        charge(path, LOSS, what="fit")
+    assert len(ledger.records()) == 2
+    charge(path, LOSS, what="fit")
+    assert len(ledger.records()) == 3
+
+
+@needs_posix
+def test_a_copy_without_a_seal_is_accepted_and_sealed_by_its_first_spend(path, tmp_path):
+    make_ledger(path, 2)
+    copied = str(tmp_path / "copied.sqlite")
+    shutil.copyfile(path, copied)
+    earlier = pathlib.Path(copied).read_bytes()
+    assert len(PrivacyLedger(copied).records()) == 2
+    charge(copied, LOSS, what="fit")
+    pathlib.Path(copied).write_bytes(earlier)
+    with pytest.raises(LedgerError, match="has lost releases"):
+        PrivacyLedger(copied)
+
+
+@needs_posix
+def test_an_unreadable_seal_is_an_error_until_the_file_is_accepted(path):
+    make_ledger(path, 2)
+    pathlib.Path(path + "-lock").write_text("[1, 2]")
+    with pytest.raises(LedgerError, match=r"seal .* cannot be read"):
+        PrivacyLedger(path)
+    assert main(["accept", path]) == 0
+    charge(path, LOSS, what="fit")
+
+
+def test_a_spend_into_a_long_ledger_reads_the_last_release_only(path, monkeypatch):
+    ledger = make_ledger(path, 4)
+    monkeypatch.setattr(ledger_file, "MOST_RELEASES_VERIFIED_BY_A_SPEND", 3)
+    monkeypatch.setattr(ledger_file, "_verified_contents", None)
+    charge(path, LOSS, **FACTS)
+    assert ledger.spent().eps == 1.25
+
+    monkeypatch.undo()
+    assert len(ledger.records()) == 5
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE head SET totals = replace(totals, '1.25', '0.25')",
+        "UPDATE head SET chain = ''",
+        "DELETE FROM releases WHERE id = 5",
+        "UPDATE releases SET chain = '' WHERE id = 5",
+        "UPDATE releases SET id = 9 WHERE id = 5",
+    ],
+)
+def test_a_spend_into_a_long_ledger_notices_changed_totals(path, monkeypatch, statement):
+    ledger = make_ledger(path, 5)
+    monkeypatch.setattr(ledger_file, "MOST_RELEASES_VERIFIED_BY_A_SPEND", 3)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(statement)
+    for attempt in (ledger.spent, lambda: charge(path, LOSS, what="fit")):
+        with pytest.raises(LedgerError, match="is damaged"):
+            attempt()
+
+
+@pytest.mark.parametrize("table", ["head", "releases"])
+def test_a_file_with_an_endless_view_is_refused(path, table):
+    make_ledger(path, 2)
+    columns = {"head": 9, "releases": 8}[table]
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"DROP TABLE {table}")
+        connection.execute(
+            f"CREATE VIEW {table} AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
+            f"FROM n) SELECT {', '.join(['i'] * columns)} FROM n"
+        )
+    with pytest.raises(LedgerError, match="does not hold the two tables"):
+        PrivacyLedger(path)
 
 
 # Damage

@@ -162,14 +162,14 @@ def test_a_spend_that_would_overwrite_another_one_is_refused(path, monkeypatch):
 def test_a_commit_that_the_file_does_not_hold_is_an_error(path, monkeypatch):
     ledger = PrivacyLedger(path, eps=4.0)
     earlier = pathlib.Path(path).read_bytes()
-    read = ledger_file._read_locked
+    read = ledger_file._state_on_disk
 
     def read_what_was_put_back(path):
         pathlib.Path(path).write_bytes(earlier)
         return read(path)
 
-    monkeypatch.setattr(ledger_file, "_read_locked", read_what_was_put_back)
-    with pytest.raises(LedgerError, match="does not hold what was committed"):
+    monkeypatch.setattr(ledger_file, "_state_on_disk", read_what_was_put_back)
+    with pytest.raises(LedgerError, match="does not hold the release that was committed"):
         charge(ledger, ALL, what="fit")
 
 
@@ -284,6 +284,56 @@ def test_older_versions_are_kept_out_as_before(path, in_the_middle):
     older = sqlite3.connect(path, timeout=0.05)
     with contextlib.closing(older), pytest.raises(sqlite3.OperationalError, match="locked"):
         older.execute("BEGIN IMMEDIATE")
+
+
+@needs_flock
+@pytest.mark.parametrize("target", ["nothing", "a file"])
+def test_a_symbolic_link_as_the_lock_is_an_error(path, tmp_path, target):
+    ledger = PrivacyLedger(path, eps=4.0)
+    os.unlink(locks.lock_path(path))
+    if target == "a file":
+        (tmp_path / "target").touch()
+    os.symlink(tmp_path / "target", locks.lock_path(path))
+    assert "must be a file, not a symbolic link" in repr(ledger)
+    with pytest.raises(LedgerError, match="must be a file, not a symbolic link"):
+        charge(ledger, ALL, what="fit")
+
+
+def spend_in_a_child_that_is_forked_while_a_thread_spends(path):
+    """Return the exit code of the child, and what the ledger holds."""
+    ledger = PrivacyLedger(path, eps=4.0)
+    is_there = threading.Event()
+    new_row = ledger_access.new_row
+
+    def slow_release(*arguments, **keywords):
+        is_there.set()
+        time.sleep(0.3)
+        return new_row(*arguments, **keywords)
+
+    ledger_file.SECONDS_TO_WAIT_FOR_THE_LOCK = 5.0
+    ledger_access.new_row = slow_release
+    here = threading.Thread(target=charge, args=(ledger, ALL), kwargs={"what": "here"})
+    here.start()
+    assert is_there.wait(60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+        child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            charge(ledger, ALL, what="in the child")
+            os._exit(0)
+        os._exit(1)
+
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    here.join(60)
+    return code, sorted(record.what for record in ledger.records())
+
+
+@needs_fork
+def test_a_child_that_is_forked_while_a_thread_spends_can_spend_too(processes, path):
+    """It would inherit SQLite's record of locks that it does not hold, and wait for them."""
+    answers = started(processes, spend_in_a_child_that_is_forked_while_a_thread_spends, path)
+    assert answers.recv() == ("done", (0, ["here", "in the child"]))
 
 
 # Ledgers in memory

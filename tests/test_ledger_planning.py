@@ -331,6 +331,17 @@ def test_each_ledger_pays_for_its_own_part_of_a_plan():
     assert len(plan_search(refit).refusals) == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="needs symbolic links")
+def test_a_ledger_and_a_link_to_it_are_planned_as_one_budget(tmp_path):
+    PrivacyLedger(tmp_path / "budget.sqlite", eps=1.0)
+    os.symlink(tmp_path / "budget.sqlite", tmp_path / "link.sqlite")
+    ledgers = [str(tmp_path / name) for name in ("budget.sqlite", "link.sqlite")]
+    plan = plan_search(make_union(*(Binner(0.75, ledger) for ledger in ledgers)))
+    assert not plan.affordable
+    assert len(plan.refusals) == 1
+    assert PrivacyLedger(ledgers[0]) == PrivacyLedger(ledgers[1])
+
+
 def test_check_takes_searches_and_plans_for_rows_and_for_people():
     people = PrivacyLedger(eps=2.0, neighbours="people")
     search = GridSearchCV(classifier(), {"binner__eps": [0.25]}, cv=5)

@@ -17,7 +17,9 @@ from dpq_sklearn import BudgetExceededError, DPKBinsDiscretizer, LedgerError, Pr
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger import access as ledger_access
 from dpq_sklearn.ledger import postgres
+from dpq_sklearn.ledger.command_line import main
 from dpq_sklearn.ledger.ledger import charge, opened, store_at
+from dpq_sklearn.ledger.postgres import PostgresStore
 from dpq_sklearn.ledger.sql import owner_statements, role_statements
 from tests.marks import slow
 from tests.postgres import Line, Server
@@ -441,6 +443,29 @@ def test_a_lock_that_is_held_too_long_is_an_error(server, address, monkeypatch):
     charge(ledger, LOSS, what="fit")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "LOCK TABLE dpq_ledger.releases IN ACCESS EXCLUSIVE MODE",
+        "LOCK TABLE dpq_ledger.version IN ACCESS EXCLUSIVE MODE",
+        "LOCK TABLE dpq_ledger.ledgers IN ACCESS EXCLUSIVE MODE",
+        "SELECT * FROM dpq_ledger.ledgers FOR KEY SHARE",
+        "INSERT INTO dpq_ledger.releases SELECT ledger_id, 1, 0, 0, 0, 0, true, 'r', '{}' "
+        "FROM dpq_ledger.ledgers",
+    ],
+)
+def test_every_lock_that_another_client_holds_ends_in_a_clear_error(server, statement, monkeypatch):
+    url = server.new_database()
+    ledger = PrivacyLedger(url, eps=1.0)
+    monkeypatch.setattr(postgres, "SECONDS_TO_WAIT_FOR_THE_LOCK", 0.2)
+    with server.psycopg.connect(url) as connection:
+        connection.execute(statement)
+        with pytest.raises(LedgerError, match=r"locked by another client.*pg_stat_activity"):
+            charge(ledger, LOSS, what="fit")
+        connection.rollback()
+    charge(ledger, LOSS, what="fit")
+
+
 def test_a_client_that_hangs_in_its_transaction_is_put_out(address, monkeypatch):
     ledger = PrivacyLedger(address, eps=1.0)
     new_row = ledger_access.new_row
@@ -726,6 +751,108 @@ def test_a_malformed_release_is_refused_by_the_tables(two_roles, server, values)
         )
     charge(f"{as_analyst}#a", LOSS, what="fit")
     assert len(ledger.records()) == 2
+
+
+# Tables that an earlier version made have fewer constraints
+
+
+@pytest.fixture
+def loose_tables(server):
+    """The address of a database whose tables accept any numbers and texts."""
+    url = server.new_database()
+    PrivacyLedger(url, eps=1.0)
+    for constraint in ("eps", "delta", "rho", "pure_eps", "facts"):
+        server.run(
+            f"ALTER TABLE dpq_ledger.releases DROP CONSTRAINT releases_{constraint}_check", url
+        )
+    return url
+
+
+def insert_release(server, url, values):
+    server.run(
+        f"INSERT INTO dpq_ledger.releases SELECT ledger_id, {values} FROM dpq_ledger.ledgers", url
+    )
+
+
+@pytest.mark.parametrize(
+    "facts", ["no JSON", "[]", "{}", '{"time": 5, "what": 7, "columns": {}, "note": []}', "["]
+)
+def test_a_release_whose_facts_cannot_be_read_counts_and_is_shown(
+    server, loose_tables, facts, capsys
+):
+    ledger = PrivacyLedger(loose_tables)
+    insert_release(server, loose_tables, f"1, 0.5, 0, 0.1, 0.5, true, 'r', '{facts}'")
+    assert ledger.records()[0].what == "(a record that cannot be read)"
+    for arguments in (["show"], ["check"], ["export"], ["export", "--format", "csv"]):
+        assert main([arguments[0], loose_tables, *arguments[1:]]) == 0
+    assert "0.5 of 1 eps spent in 1 release" in capsys.readouterr().out
+    charge(ledger, LOSS, what="fit")
+    assert ledger.spent().eps == 0.625
+    with pytest.raises(BudgetExceededError):
+        charge(ledger, PrivacyLoss(0.5, 0.0, 0.1), what="fit")
+
+
+@pytest.mark.parametrize("amounts", ["-1, 0, 0, 0", "0, 0, 0, 'NaN'", "0, 2, 0, 0", "0, 0, -1, 0"])
+def test_a_release_with_impossible_amounts_counts_as_infinite(
+    server, loose_tables, amounts, capsys
+):
+    ledger = PrivacyLedger(loose_tables)
+    charge(ledger, LOSS, what="fit")
+    insert_release(server, loose_tables, f"2, {amounts}, true, 'r', '{{}}'")
+    assert "1 with impossible amounts, which count as infinite" in repr(ledger)
+    assert ledger.remaining().eps == 0.0
+    for arguments in (["show"], ["export"], ["export", "--format", "csv"]):
+        assert main([arguments[0], loose_tables, *arguments[1:]]) == 0
+    assert "NaN" not in amounts or '"NaN"' in capsys.readouterr().out
+    for _ in range(2):  # the second attempt knows the first releases already
+        with pytest.raises(BudgetExceededError):
+            charge(ledger, LOSS, what="fit")
+
+
+def test_two_huge_releases_count_as_infinite(server, loose_tables):
+    ledger = PrivacyLedger(loose_tables)
+    for number in (1, 2):
+        insert_release(
+            server, loose_tables, f"{number}, 1e308, 0, 1e308, 1e308, true, '{number}', '{{}}'"
+        )
+    assert ledger.spent().eps == float("inf")
+    with pytest.raises(BudgetExceededError):
+        charge(ledger, LOSS, what="fit")
+
+
+# Only new releases are read
+
+
+def test_a_spend_reads_only_releases_that_are_new_to_the_process(address, monkeypatch):
+    ledger = PrivacyLedger(address, eps=2.0)
+    for _ in range(3):
+        charge(ledger, LOSS, what="here")
+    with monkeypatch.context() as patched:
+        patched.setattr(postgres, "_KNOWN", {})  # as in another process
+        charge(ledger, LOSS, what="elsewhere")
+
+    n_read = []
+    read = PostgresStore._rows
+    monkeypatch.setattr(
+        PostgresStore, "_rows", lambda *a: n_read.append(len(rows := read(*a))) or rows
+    )
+    charge(ledger, LOSS, what="here")
+    assert n_read == [3]  # the last known one, the one before this spend, and the other process's
+    assert ledger.spent().eps == 5 * LOSS.eps
+
+
+@pytest.mark.parametrize("deleted", ["id = 1", "id = 2", "id = 3", "true"])
+def test_a_deleted_release_that_was_read_before_is_noticed(server, deleted):
+    url = server.new_database()
+    ledger = PrivacyLedger(url, eps=1.0)
+    for _ in range(3):
+        charge(ledger, LOSS, what="fit")
+    assert ledger.spent().eps == 3 * LOSS.eps
+    server.run("ALTER TABLE dpq_ledger.releases DISABLE TRIGGER append_only", url)
+    server.run(f"DELETE FROM dpq_ledger.releases WHERE {deleted}", url)
+    for attempt in (ledger.spent, lambda: charge(ledger, LOSS, what="fit")):
+        with pytest.raises(LedgerError, match="is damaged"):
+            attempt()
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import csv
 import io
 import json
 import math
@@ -29,6 +30,8 @@ from dpq_sklearn import (
 from dpq_sklearn.accounting.losses import PrivacyLoss, best_composition
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger import access as ledger_access
+from dpq_sklearn.ledger import command_line
+from dpq_sklearn.ledger import ledger as ledger_module
 from dpq_sklearn.ledger.command_line import main
 from dpq_sklearn.ledger.ledger import charge, opened, store_at
 from dpq_sklearn.ledger.sql import owner_statements, role_statements
@@ -400,6 +403,40 @@ def test_create_show_check_and_export(shared_place, capsys):
     frame = pytest.importorskip("pandas").read_csv(io.StringIO(out))
     assert code == 0 and frame["eps"].sum() == 0.75 and frame["rho"].tolist() == [0.03, math.inf]
     assert json.loads(frame["columns"][0]) == ["a", "b,c"]
+
+
+def test_check_with_a_delta_alone_is_refused(shared_place, capsys):
+    PrivacyLedger(shared_place, eps=1.0)
+    code, _, error = run(capsys, "check", shared_place, "--delta", "0.1")
+    assert code == 2 and "--delta must be given with --eps or --rho" in error
+
+
+def with_texts(monkeypatch, text):
+    """Let a ledger in memory hold a text that no spend accepts, as foreign tools may write it."""
+    monkeypatch.setattr(ledger_module, "checked_line", lambda given, name: given)
+    ledger = PrivacyLedger(eps=1.0).with_note(text)
+    charge(ledger, PrivacyLoss(0.25, 0.0, 0.01), what=text, detail=text, columns=[text])
+    monkeypatch.setattr(command_line, "_existing", lambda options: ledger)
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "a\rb", "\x9b1m", "a\nb", "\u202eabc", "\x07"])
+def test_texts_that_control_a_terminal_are_shown_escaped(monkeypatch, capsys, text):
+    with_texts(monkeypatch, text)
+    code, out, _ = run(capsys, "show", "a ledger")
+    assert code == 0
+    assert all(character.isprintable() for character in out.replace("\n", ""))
+    assert len(out.splitlines()) == 6  # three lines about the budget, a blank one, and the table
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", " =1", "\t=1", "\r=1"])
+def test_exported_texts_are_no_formulas_in_a_spreadsheet(monkeypatch, capsys, text):
+    with_texts(monkeypatch, text)
+    code, out, _ = run(capsys, "export", "a ledger", "--format", "csv")
+    header, cells = csv.reader(io.StringIO(out, newline=""))
+    values = dict(zip(header, cells, strict=True))
+    assert code == 0
+    assert values["what"] == values["note"] == "'" + text
+    assert not any(cell.lstrip().startswith(("=", "+", "-", "@")) for cell in cells)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""AppIndExp, AggTree and AQ on lattices from their definitions: plain loops of their own.
+"""AggTree and AQ on lattices from their definitions: plain loops of their own.
 
 Every small dataset, every neighbour, every outcome. The package's weights and draws have to follow
 these distributions, and these have to keep the promise. At the end the package's own weights of AQ
@@ -24,7 +24,6 @@ from dpq_sklearn.mechanisms.prior import Prior
 from tests.enumeration import (
     AQ,
     aq_draws,
-    lumpy_grid,
     ranks_of_weights,
     tiny_grid,
     with_neighbours,
@@ -32,7 +31,6 @@ from tests.enumeration import (
     worst_range_rho,
 )
 from tests.mechanism_helpers import p_value
-from tests.test_ind_exp import IND, cell_chances
 
 RECORD_WEIGHT = 2**18
 QUANTILES = [[0.5], [0.25, 0.5], [0.1, 0.45, 0.9]]
@@ -53,9 +51,6 @@ def largest_log_ratio(one, other):
     return max(abs(math.log(one[outcome] / other[outcome])) for outcome in one)
 
 
-# AppIndExp
-
-
 def own_chances(counts, measures, q, eps):
     """The exponential mechanism over cells: how far the rank q n is from the ranks of a cell."""
     target = q * sum(counts)
@@ -67,71 +62,6 @@ def own_chances(counts, measures, q, eps):
         weights.append(measure * math.exp(-rate * distance))
         below += count
     return [weight / math.fsum(weights) for weight in weights]
-
-
-def own_joint(counts, measures, quantiles, eps):
-    """{ascending cells: probability}, with an equal part of eps for each quantile."""
-    of_quantiles = [own_chances(counts, measures, q, eps / len(quantiles)) for q in quantiles]
-    joint = {}
-    for cells in itertools.product(range(len(counts)), repeat=len(quantiles)):
-        chance = math.prod(of[cell] for of, cell in zip(of_quantiles, cells, strict=True))
-        outcome = tuple(sorted(cells))
-        joint[outcome] = joint.get(outcome, 0.0) + chance
-    return joint
-
-
-@pytest.mark.parametrize("quantiles", QUANTILES, ids=str)
-@pytest.mark.parametrize("grid", [tiny_grid(4, 2), lumpy_grid(2, n_cells=4)], ids=["even", "lumpy"])
-def test_weights_of_ind_exp_are_those_of_the_definition(quantiles, grid):
-    """The base measure is what the mechanism draws by where there are no records."""
-    datasets = all_datasets(4, 2)
-    weights = np.array(datasets) * RECORD_WEIGHT
-    found = cell_chances(weights, grid, quantiles, Budget(2.0, "eps"))
-    measures = found[0, 0]
-    for counts, of_dataset in zip(datasets, found, strict=True):
-        for q, chances in zip(quantiles, of_dataset, strict=True):
-            expected = own_chances(counts, measures, q, 2.0 / len(quantiles))
-            np.testing.assert_allclose(chances, expected, rtol=1e-3)
-
-
-@pytest.mark.parametrize("quantiles", QUANTILES, ids=str)
-@pytest.mark.parametrize("measures", [(1, 1, 1, 1), (4, 1, 4, 1), (1e-6, 1, 1, 1e-3)], ids=str)
-@pytest.mark.parametrize("eps", [0.3, 2.0])
-def test_ind_exp_is_within_eps_by_its_definition(quantiles, measures, eps):
-    worst = max(
-        largest_log_ratio(
-            own_joint(counts, measures, quantiles, eps), own_joint(more, measures, quantiles, eps)
-        )
-        for counts in all_datasets(4, 2)
-        for more in with_one_more(counts)
-    )
-    assert worst <= eps * (1 + 1e-12)
-
-
-def test_the_definition_of_ind_exp_comes_near_to_eps():
-    """So the test above would notice 1.3 eps: the record leads away from a likely cell."""
-    measures = (1.0, 1e-9, 1e-9, 1e-9)
-    one, other = (own_joint((0, 0, 5, n), measures, [0.5], 2.0) for n in (0, 1))
-    assert 0.999 * 2.0 < largest_log_ratio(one, other) <= 2.0
-
-
-def test_draws_of_ind_exp_follow_the_definition_and_betray_another_eps():
-    counts, quantiles, n_draws = (2, 0, 3, 1), [0.25, 0.5], 8000
-    grid = tiny_grid(4, 2)
-    ranks = ranks_of_weights([np.array(counts) * RECORD_WEIGHT] * n_draws, grid)
-    nothing = np.zeros((1, 4), dtype=np.int64)
-    measures = cell_chances(nothing, grid, quantiles, Budget(2.0, "eps"))[0, 0]
-
-    def p_value_of(eps, seed):
-        drawn = IND.draw(
-            ranks, [quantiles] * n_draws, [Budget(eps, "eps")] * n_draws, make_randomness(seed)
-        )
-        cells, n_drawn = np.unique(np.array(drawn), axis=0, return_counts=True)
-        expected = own_joint(counts, measures, quantiles, 2.0)
-        return p_value(dict(zip(map(tuple, cells.tolist()), n_drawn, strict=True)), expected)
-
-    assert p_value_of(2.0, seed=1) > 1e-3
-    assert p_value_of(2.6, seed=2) < 1e-3
 
 
 # AggTree

@@ -9,13 +9,21 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, DPRobustScaler
+from dpq_sklearn import (
+    DPKBinsDiscretizer,
+    DPOneHotEncoder,
+    DPOrdinalEncoder,
+    DPQuantileTransformer,
+    DPRobustScaler,
+)
 
 ESTIMATORS = [
     DPKBinsDiscretizer(),
     DPKBinsDiscretizer(encode="onehot-dense"),
     DPKBinsDiscretizer(encode="ordinal"),
     DPKBinsDiscretizer(encode="ordinal", n_bins=8, bounds=(-10, 10)),
+    DPKBinsDiscretizer(encode="ordinal", strategy="uniform", bounds=(-10, 10)),
+    DPKBinsDiscretizer(encode="ordinal", strategy="auto", bounds=(-10, 10), n_bins="auto"),
     DPKBinsDiscretizer(encode="ordinal", delta=1e-6),
     DPKBinsDiscretizer(encode="ordinal", eps=None, rho=0.5),
     DPQuantileTransformer(),
@@ -26,6 +34,10 @@ ESTIMATORS = [
     DPRobustScaler(),
     DPRobustScaler(bounds=(-10, 10), unit_variance=True, clip=5),
     DPRobustScaler(delta=1e-6, with_centering=False),
+    DPOneHotEncoder(),
+    DPOneHotEncoder(eps=20.0, delta=0.9, drop="if_binary", sparse_output=False),
+    DPOrdinalEncoder(),
+    DPOrdinalEncoder(eps=20.0, delta=0.9, unknown_value=np.nan),
 ]
 
 # Not part of parametrize_with_checks, but expected of every estimator in scikit-learn.

@@ -43,7 +43,7 @@ BUDGETS = {
     "rho": {"eps": None, "rho": 0.05},
     "auto": {"n_bins": "auto", "delta": 1e-6},
 }
-MECHANISMS = ("aq", "joint_exp", "ind_exp", "agg_tree", "auto")
+MECHANISMS = ("aq", "agg_tree", "auto")
 
 # Of the Differential Privacy Deployments Registry: the fields of a deployment that are used here.
 REGISTRY = {

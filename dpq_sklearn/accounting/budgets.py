@@ -152,8 +152,8 @@ def exponential_cost(eps_of_draws, n_draws, error=DRAW_ERROR):
     return Cost(*(cost * (1 + ROUNDING / 2) for cost in costs))  # less than the budget's reserve
 
 
-def feature_shares(n_features, weights=None):
+def feature_shares(weights):
     """Return the share of the budget of each feature; the sum of the shares is at most 1."""
-    weights = np.ones(n_features) if weights is None else np.asarray(weights, dtype=np.float64)
+    weights = np.asarray(weights, dtype=np.float64)
     shares = weights / weights.max()
     return shares / math.fsum(shares)  # ROUNDING covers the rounding to nearest

@@ -56,6 +56,20 @@ class StepMeasure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RingMeasure(StepMeasure):
+    """A base measure that also tells how far from a released value each segment is.
+
+    Places of a pair in rings that are far apart have less base measure (`pairs.affinity`).
+    """
+
+    rings: np.ndarray  # (n_nodes, n_segments), whole numbers; 0 says nothing
+
+    def __getitem__(self, rows):
+        """Return the base measures of some nodes."""
+        return RingMeasure(**{name: of_all[rows] for name, of_all in vars(self).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Nodes:
     """Ranges of positions in columns, and which quantile is wanted there; arrays (n_nodes,)."""
 
@@ -118,6 +132,7 @@ class Runs:
     measures: np.ndarray  # (n_nodes, n_runs): their base measures
     low_ranks: np.ndarray  # (n_nodes, n_runs): no place of the run begins at a lower rank
     high_ranks: np.ndarray  # (n_nodes, n_runs): nor ends at a higher one
+    rings: np.ndarray | None  # (n_nodes, n_runs): those of a `RingMeasure`
 
 
 def draw(ranks, nodes, randomness):
@@ -240,12 +255,15 @@ def node_runs(ranks, nodes, scores, look_ups):
     # number picks the run's ranks, the second its density.
     n_before = (order < n_look_ups).cumsum(axis=1)[:, :-1]
     look_up = np.minimum(n_before - 1, n_look_ups - 2)
-    densities = taken_by_node(measure.densities, np.arange(1, order.shape[1]) - n_before)
+    segment = np.arange(1, order.shape[1]) - n_before
+    densities = taken_by_node(measure.densities, segment)
+    has_rings = isinstance(measure, RingMeasure)
     return Runs(
         cuts=cuts,
         measures=(before[:, 1:] - before[:, :-1]) * densities,
         low_ranks=taken_by_node(cut_ranks, look_up),
         high_ranks=taken_by_node(cut_ranks, look_up + 1),
+        rings=taken_by_node(measure.rings, segment) if has_rings else None,
     )
 
 

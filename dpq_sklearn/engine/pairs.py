@@ -7,8 +7,11 @@ The *distance* of these places is how much weight must come or go until they are
     D = min over M of sum_j |n_j - p_j M|,
 
 and they are drawn with probability proportional to
-``measure(v1) * measure(v2) * (exp(-eta * D) + 2^-192)`` with eta = eps / 2. (In the same sense a
-single quantile has the distance ``|F(v) - r| / max(q, 1 - q)``, and is drawn with this eta.)
+``measure(v1) * measure(v2) * affinity(v1, v2) * (exp(-eta * D) + 2^-192)`` with eta = eps / 2. (In
+the same sense a single quantile has the distance ``|F(v) - r| / max(q, 1 - q)``, and is drawn with
+this eta.) The first three factors are the base measure of the pair. The affinity says that one
+quantile tells the scale of the other: places at very different distances from a released value are
+unlikely.
 
 With the errors a = F(v1) - r1 and b = F(v2) - r2, the parts are off by c = (a, b - a, -b). By
 duality D is the largest ``sum_j u_j c_j`` over all u in [-1, 1]^3 with ``sum_j p_j u_j = 0``: a
@@ -48,6 +51,10 @@ from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 
 # Two places have to be found, so the floor and how far away ranks are looked up go twice as far.
 PAIR_FLOOR = FLOOR**2
+# The affinity of two places by how many rings (octaves) they are apart: from the second one on,
+# each has a sixteenth of the one before. Powers of two are exact.
+_AFFINITIES = np.exp2([0, -1, -4, -8, -12, -16, -20, -24])
+LEAST_AFFINITY = _AFFINITIES[-1]
 # As in `exponential`.
 _AHEAD = np.array([0.3, 0.8, 1.4, 2.2, 3.5, 5.5, 8.5, 13, 20, 30, 45, 72])
 _LOOK_UPS = np.concatenate((-_AHEAD[::-1], [0.0], _AHEAD))
@@ -231,13 +238,14 @@ class _Proposals:
             least_scores = self._least_scores(pairs, lower, upper)
             bounds = factors[pairs, lower] * factors[self.n_pairs + pairs, upper]
             chances = (np.exp(-least_scores) + PAIR_FLOOR) / bounds
+            chances *= affinity(self.runs, pairs, lower, self.n_pairs + pairs, upper)
             chances[self._is_below(pairs, upper, lower)] = 0.0
             self._place(found, pairs, lower, upper, least_scores, chances)
 
     def of_runs_together(self, found):
         """Propose until no pair is left: a run of v2 is chosen beside that of v1."""
         measures = self.runs.measures
-        bounds = bounds_of_lower_runs(self.scores, measures, self.errors)
+        bounds = bounds_of_lower_runs(self.scores, measures, self.errors, self.runs.rings)
 
         while found.left.size:
             n_proposals = proposals_each(found.left.size, _TOGETHER_AT_ONCE, _MOST_TOGETHER)
@@ -292,6 +300,22 @@ class _Proposals:
         found.keep(pairs[is_kept], places[:, is_kept], middles[:, is_kept])
 
 
+def affinity(runs, lower_rows, lower, upper_rows, upper):
+    """Return the affinity of the places of two runs of a pair: at most 1, at least 2^-24.
+
+    It depends on the base measures of the pair alone.
+    """
+    if runs.rings is None:
+        return 1.0
+    return affinity_of_rings(runs.rings[lower_rows, lower], runs.rings[upper_rows, upper])
+
+
+def affinity_of_rings(one, other):
+    """Return the affinity of places in these rings. Ring 0 says nothing about the other place."""
+    n_apart = np.minimum(np.abs(one - other), _AFFINITIES.size - 1)
+    return np.where((one == 0) | (other == 0), 1.0, _AFFINITIES[n_apart])
+
+
 def factors_of_runs(scores, errors):
     """Return factors of runs (2 * n_pairs, n_runs), whose products bound what places weigh.
 
@@ -303,11 +327,25 @@ def factors_of_runs(scores, errors):
     return np.exp(-rates * distances) + FLOOR
 
 
-def bounds_of_lower_runs(scores, measures, errors):
-    """Return bounds on the weight of all places whose v1 is in a run: (n_pairs, n_runs)."""
+def bounds_of_lower_runs(scores, measures, errors, rings=None):
+    """Return bounds on the weight of all places whose v1 is in a run: (n_pairs, n_runs).
+
+    `rings` are those of the runs, if there are any: then the bounds know of affinities.
+    """
     n_pairs = scores.eta.size
     alone = measures * factors_of_runs(scores, errors)
-    return alone[:n_pairs] * alone[n_pairs:].sum(axis=1, keepdims=True)
+    lower, upper = alone[:n_pairs], alone[n_pairs:]
+    if rings is None:
+        return lower * upper.sum(axis=1, keepdims=True)
+
+    every = np.arange(n_pairs)[:, None]
+    n_rings = rings.max() + 1
+    of_rings = np.zeros((n_pairs, n_rings))
+    np.add.at(of_rings, (every, rings[n_pairs:]), upper)
+
+    ring = np.arange(n_rings)
+    beside_rings = of_rings @ affinity_of_rings(ring[:, None], ring)
+    return lower * beside_rings[every, rings[:n_pairs]] * (1 + 1e-12)
 
 
 def weights_of_upper_runs(scores, runs, errors, pairs, lower):
@@ -319,6 +357,8 @@ def weights_of_upper_runs(scores, runs, errors, pairs, lower):
     a = errors[:, pairs, lower][:, :, None]
     box_scores = scores.of_boxes(a, errors[:, rows], pairs[:, None])
     weights = runs.measures[rows] * (np.exp(-box_scores) + PAIR_FLOOR)
+    every = np.arange(weights.shape[1])
+    weights *= affinity(runs, pairs[:, None], lower[:, None], rows[:, None], every)
     weights[runs.cuts[rows, 1:] <= runs.cuts[pairs, lower][:, None]] = 0.0
     return box_scores, weights
 

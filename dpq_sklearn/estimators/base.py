@@ -40,7 +40,7 @@ from dpq_sklearn.reading.engines.registry import collection_of
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.priors import mark_as_released
 from dpq_sklearn.reading.sources import Batches
-from dpq_sklearn.reading.threads import Progress
+from dpq_sklearn.reading.threads import Progress, check_n_jobs
 from dpq_sklearn.releases.release import pay, release
 
 
@@ -114,8 +114,9 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
     #: whether `transform` returns a sparse matrix
     _makes_sparse_rows = False
-    #: the class of scikit-learn that does the same without privacy
+    #: the class of scikit-learn that does the same without privacy, and settings that it needs
     _counterpart: type
+    _counterpart_settings: dict = {}  # noqa: RUF012
 
     @_fit_context(prefer_skip_nested_validation=True)
     @_hiding_unknown_keywords
@@ -151,6 +152,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         budget = self._total_budget()
         neighbours = self._neighbours(groups)
         randomness = make_randomness(self.random_state)
+        check_n_jobs(self.n_jobs)
         draft = self._draft()
         with no_data_in_frames():
             collection = collection_of(X, groups)
@@ -202,6 +204,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         budget = self._total_budget()
         neighbours = self._neighbours(groups)
         randomness = make_randomness(self.random_state)
+        check_n_jobs(self.n_jobs)
         draft = self._draft()
 
         with no_data_in_frames():

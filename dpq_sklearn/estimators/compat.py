@@ -57,3 +57,12 @@ def checked_matrix(table, n_columns=None, **options):
     if n_columns not in (None, X.shape[1]):
         raise ValueError(f"X has {X.shape[1]} features, but {n_columns} are expected.")
     return X
+
+
+def drop_categories(encoder, positions):
+    """Drop the category at a position of each feature of a fitted OneHotEncoder; None drops none.
+
+    scikit-learn itself drops a category of every feature, or of none.
+    """
+    encoder._drop_idx_after_grouping = encoder.drop_idx_ = np.array(positions, dtype=object)
+    encoder._n_features_outs = encoder._compute_n_features_outs()

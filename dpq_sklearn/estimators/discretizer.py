@@ -13,28 +13,53 @@ from dpq_sklearn.checks import shown
 from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.bin_labels import labels_of_bins
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
-from dpq_sklearn.estimators.parameters import DEFAULT_BINS, per_feature_bins
+from dpq_sklearn.estimators.parameters import DEFAULT_BINS, kinds_of_bounds, per_feature_bins
 from dpq_sklearn.estimators.private_quantiles import PrivateQuantileTransformer
-from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_deviations
+from dpq_sklearn.estimators.strategies import (
+    FEWEST_GOOD_BINS,
+    TIMES_BETTER_WITH_AUTO,
+    UNIFORM_BINS,
+    edges_of_column,
+    mixed_column,
+    most_useful_bins,
+    quantile_column,
+    shares_below_edges,
+    uniform_column,
+)
+from dpq_sklearn.forecast.enough_data import (
+    AUTO_BINS,
+    chosen_plan,
+    chosen_strategy,
+    rank_deviations,
+)
 from dpq_sklearn.reading.containers import checked_table
 from dpq_sklearn.releases.request import even_probabilities
 
 
 class DPKBinsDiscretizer(PrivateQuantileTransformer):
-    """Bin continuous features into private quantile intervals.
+    """Bin continuous features into private intervals.
 
-    Works like :class:`sklearn.preprocessing.KBinsDiscretizer` with ``strategy="quantile"``, but
-    the bin edges are differentially private: `eps` is the price of the whole `fit`, over all
-    features and all edges. Read more in the :ref:`User Guide <guide>`.
+    Works like :class:`sklearn.preprocessing.KBinsDiscretizer`, but the bin edges are
+    differentially private: `eps` is the price of the whole `fit`, over all features and all edges.
+    Read more in the :ref:`User Guide <guide>`.
 
     Parameters
     ----------
     n_bins : int, "auto", array-like or dict, default=5
         The number of bins, at least 2, also by position or name of the feature; features that a
         dict does not name get 5. Powers of two are the most accurate for their number. "auto" goes
-        by the released number of rows.
+        by the released number of rows; with ``strategy="uniform"`` it is 10, or the number of
+        points that `decimals` and `bounds` leave.
     encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot"
         A sparse matrix of indicators, a dense one, or bin numbers.
+    strategy : {"quantile", "uniform", "auto"}, default="quantile"
+        Where the edges are. "quantile": at private quantiles, so that bins hold equally many rows.
+        "uniform": between the bounds of a feature, in bins of equal width, which is free: if all
+        features have two bounds, the fit reads nothing and spends nothing. Where a bound is
+        missing, a private quantile (10% or 90%) is the end of the range. "auto": the released
+        number of rows decides. If the quantiles are expected to be more than half a bin off,
+        features with two bounds get bins of both kinds, half of the edges of equal width and half
+        at quantiles; see :ref:`Private models <private_models>`.
     dtype : {np.float32, np.float64} or None, default=None
         Type of the output. None keeps that of the input.
     feature_name_combiner : {"concat", "interval"} or callable, default="concat"
@@ -53,7 +78,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         The number of bins of each feature: what was asked for, or what "auto" chose.
     rank_error_ : ndarray of shape (n_features,) of arrays
         The standard deviation of the number of rows below each edge, from public facts (NaN for
-        ``mechanism="agg_tree"``).
+        ``mechanism="agg_tree"`` and between private ends of a range). Edges of equal width between
+        bounds have no error.
 
     Notes
     -----
@@ -80,7 +106,6 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
     _counterpart = KBinsDiscretizer
     _quantiles_parameter = "n_bins"
-    _parameters_with_a_cost = ("n_bins", "feature_weights")
     _probabilities_by_number = {n: even_probabilities(n) for n in AUTO_BINS}  # noqa: RUF012
 
     _parameter_constraints: dict = {  # noqa: RUF012
@@ -92,6 +117,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             dict,
         ],
         "encode": [StrOptions({"onehot", "onehot-dense", "ordinal"})],
+        "strategy": [StrOptions({"quantile", "uniform", "auto"})],
         "dtype": [Options(type, {np.float64, np.float32}), None],
         "feature_name_combiner": [StrOptions({"concat", "interval"}), callable],
     }
@@ -105,6 +131,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         rho=None,
         privacy_unit="auto",
         encode="onehot",
+        strategy="quantile",
         bounds=None,
         decimals=None,
         prior=None,
@@ -123,6 +150,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         self.rho = rho
         self.privacy_unit = privacy_unit
         self.encode = encode
+        self.strategy = strategy
         self.bounds = bounds
         self.decimals = decimals
         self.prior = prior
@@ -149,27 +177,83 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             )
         return super()._draft()
 
-    def _candidate_probabilities(self, n_features, names):
-        if isinstance(self.n_bins, str):  # "auto"
-            return [[each] * n_features for each in self._probabilities_by_number.values()]
+    def _candidates(self, known, names):
+        if self.strategy == "uniform":
+            n_bins = self._numbers_of_uniform_bins(known, names)
+            return [list(map(uniform_column, n_bins, known))], None
 
-        n_bins = per_feature_bins(self.n_bins, n_features, names)
-        return [list(map(even_probabilities, n_bins))]
+        numbers = self._candidate_numbers(len(known), names)
+        of_quantiles = [list(map(quantile_column, n_bins, known)) for n_bins in numbers]
+        if self.strategy == "quantile":
+            return of_quantiles, chosen_plan
+
+        first = AUTO_BINS.index(FEWEST_GOOD_BINS) if len(numbers) > 1 else 0
+        mixed = list(map(mixed_column, numbers[first], known))
+        if mixed == of_quantiles[first]:  # no feature has two bounds
+            return of_quantiles, chosen_plan
+        return [mixed, *of_quantiles[first:]], chosen_strategy
+
+    def _candidate_numbers(self, n_features, names):
+        """Return the numbers of quantile bins of all features, for each candidate."""
+        if isinstance(self.n_bins, str):  # "auto"
+            return [[n] * n_features for n in AUTO_BINS]
+        return [per_feature_bins(self.n_bins, n_features, names)]
+
+    def _numbers_of_uniform_bins(self, known, names):
+        if isinstance(self.n_bins, str):  # "auto"
+            return [most_useful_bins(UNIFORM_BINS, facts) for facts in known]
+        return per_feature_bins(self.n_bins, len(known), names)
+
+    @property
+    def _parameters_with_a_cost(self):
+        # The bounds decide which quantiles a strategy other than "quantile" needs.
+        of_strategy = () if self.strategy == "quantile" else ("bounds",)
+        return ("n_bins", "feature_weights", *of_strategy)
 
     def _with_equal_features(self):
         (draft,) = super()._with_equal_features()
+        numbers = [self.n_bins]
         if isinstance(self.n_bins, dict):
             numbers = dict.fromkeys([*self.n_bins.values(), DEFAULT_BINS])
-            return [draft._with(n_bins=n_bins) for n_bins in numbers]
-        return [draft]
+        return [
+            draft._with(n_bins=n_bins, bounds=bounds)
+            for n_bins in numbers
+            for bounds in kinds_of_bounds(self.bounds)
+        ]
 
     def _set_values(self, released):
-        request = released.plan.request
-        edges = map(binning.edges_of_values, released.values, request.bounds, request.decimals)
+        columns = released.plan.request.columns
+        deviations = rank_deviations(released.plan)
+        edges, errors = zip(
+            *map(edges_of_column, released.values, deviations, columns), strict=True
+        )
 
-        self.n_bins_ = np.array([len(each) + 1 for each in request.probabilities])
+        self.n_bins_ = np.array([column.n_bins for column in columns])
         self.bin_edges_ = np.fromiter(edges, dtype=object)
-        self.rank_error_ = np.fromiter(rank_deviations(released.plan), dtype=object)
+        self.rank_error_ = np.fromiter(errors, dtype=object)
+
+    def _shares_below_edges(self):
+        """Return the share of the rows below each inner edge, NaN for edges of equal width."""
+        if getattr(self, "strategy", "quantile") == "uniform":  # old pickles do not have it
+            return [np.full(n_bins - 1, np.nan) for n_bins in self.n_bins_]
+        return list(map(shares_below_edges, self.rank_error_))
+
+    def _other_steps(self, plan):
+        columns = plan.request.columns
+        may_help = any(column.n_open_ends == 0 and column.prior is None for column in columns)
+        if self.strategy != "quantile" or not may_help:
+            return {}
+        return {'strategy="auto"': TIMES_BETTER_WITH_AUTO}
+
+    def _fewer_quantiles(self):
+        return super()._fewer_quantiles() if self.strategy == "quantile" else {}
+
+    def _detail(self):
+        detail = super()._detail()
+        return detail if self.strategy == "quantile" else f"{detail}, strategy={self.strategy}"
+
+    def _numbers_of_exact_edges(self):
+        return [np.count_nonzero(errors == 0) for errors in self.rank_error_]
 
     def _private_values(self):
         return [edges[1:-1] for edges in self.bin_edges_]
@@ -322,9 +406,14 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         # Fitting something of the right shape sets all that is not the edges.
         plain.fit(np.stack((np.zeros(self.n_features_in_), self.n_bins_.astype(np.float64))))
 
-        plain.set_params(strategy="quantile", dtype=self.dtype)
+        plain.set_params(strategy=self._plain_strategy(), dtype=self.dtype)
         plain.bin_edges_ = deepcopy(self.bin_edges_)
         return plain
+
+    def _plain_strategy(self):
+        """Return the strategy of scikit-learn's class: quantiles unless some edges are not."""
+        is_quantile = all(np.isfinite(each).all() for each in self._shares_below_edges())
+        return "quantile" if is_quantile else "uniform"
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

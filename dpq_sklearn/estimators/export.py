@@ -59,7 +59,8 @@ def to_sklearn(estimator):
 def _plain(private):
     if hasattr(private, "privacy_"):
         return private.to_sklearn()
-    return _with_the_same_settings(private._counterpart(), private)
+    plain = private._counterpart(**private._counterpart_settings)
+    return _with_the_same_settings(plain, private)
 
 
 def _with_the_same_settings(plain, private):
@@ -67,7 +68,14 @@ def _with_the_same_settings(plain, private):
     settings = private.get_params(deep=False)
     shared = {name: settings[name] for name in plain.get_params(deep=False) if name in settings}
     shared.pop("random_state", None)
-    return plain.set_params(**{name: value for name, value in shared.items() if value != "auto"})
+    return plain.set_params(
+        **{name: value for name, value in shared.items() if not _is_ours(value)}
+    )
+
+
+def _is_ours(value):
+    """Return whether scikit-learn gives a value of a parameter another meaning, or none."""
+    return isinstance(value, str) and value in ("auto", "private")
 
 
 def _private_inside(thing, seen=None):

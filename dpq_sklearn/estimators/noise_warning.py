@@ -22,7 +22,7 @@ from dpq_sklearn.forecast.enough_data import (
 )
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.releases.plans import plan_quantiles
-from dpq_sklearn.releases.request import CountRole
+from dpq_sklearn.releases.request import Column, CountRole
 
 # A delta that is well below one over the number of rows of most tables.
 USUAL_DELTA = "1e-6"
@@ -35,22 +35,29 @@ PUBLIC_ROWS = 100
 DEVIATION_OF_PUBLIC_ROWS = 0.5 / np.sqrt(PUBLIC_ROWS)
 
 
-def warn_if_noisy(released, error, fewer):
+def warn_if_noisy(released, errors, fewer, others):
     """Warn if edges are expected to be more than half a bin off, or do not separate rows.
 
-    `error` is the expected error of an edge, in bins. `fewer` maps names for smaller numbers of
-    quantiles that a user may request, ascending, to the probabilities of these quantiles.
+    `errors` are the expected errors of the edges of each feature, in bins. `fewer` maps names for
+    smaller numbers of quantiles that a user may request, ascending, to the probabilities of these
+    quantiles. `others` maps steps of one transformer alone to how many times they help.
     """
     plan = released.plan
+    # Features with exact edges beside the private ones were planned for noise.
+    is_private = [column.share_of_private_edges == 1 for column in plan.request.columns]
 
-    if error > TOO_FAR_OFF:
+    if any(is_private) and errors[is_private].mean() > TOO_FAR_OFF:
+        steps = _listed(_possible_steps(plan, fewer, others))
         warn_of_noise(
             "The released edges are mostly noise: on average, an edge is expected to be more than "
-            "half a bin off, because the data are too few for this budget. Consider "
-            f"{_listed(_possible_steps(plan, fewer))}. quality_report() has the expected errors "
-            "and how much each of these steps would help."
+            f"half a bin off, because the data are too few for this budget. Consider {steps}. "
+            "quality_report() has the expected errors and how much each of these steps would help."
         )
-    elif words := _about_equal_edges(released.values, plan.grid):
+        return
+
+    pairs = zip(released.values, is_private, strict=True)
+    values = [edges if all_private else edges[:0] for edges, all_private in pairs]
+    if words := _about_equal_edges(values, plan.grid):
         warn_of_noise(words)
 
 
@@ -99,8 +106,9 @@ def n_piled_up(values, grid):
 
 
 def _extremes(values):
-    """Return the lowest and the highest edge of each feature, in two rows."""
-    return np.array([(edges[0], edges[-1]) for edges in values]).T  # they ascend
+    """Return the lowest and the highest edge of each feature in two rows; 0 if it has none."""
+    ends = [(edges[0], edges[-1]) if edges.size else (0.0, 0.0) for edges in values]  # ascending
+    return np.array(ends).T
 
 
 def n_in_wide_cells(values, grid):
@@ -160,30 +168,32 @@ class _Step:
         return f"{self.words} (error {self.times_smaller:.2g} times smaller{self.note})"
 
 
-def advice(plan, n_rows, fewer):
+def advice(plan, n_rows, fewer, others):
     """Return the steps that would help, the most helpful first; a larger budget always helps.
 
-    `n_rows` is the released count. `fewer` is the same as in `warn_if_noisy`.
+    `n_rows` is the released count. `fewer` and `others` are the same as in `warn_if_noisy`.
     """
     n_rows = likely_count(n_rows, plan.count_budget)
     plan = _plan_to_improve(plan, fewer)
 
     steps = [_fewer_quantiles(plan, n_rows, fewer), _a_delta(plan, n_rows)]
     steps += _more_knowledge(plan, n_rows)
+    steps += [_Step(words, times, is_shown=False) for words, times in others.items()]
     worth_it = [step for step in steps if step and step.is_worth_a_word]
     worth_it.sort(key=lambda step: step.times_smaller, reverse=True)
 
     return _listed([*map(str, worth_it), *_steps_without_estimate(plan)])
 
 
-def _possible_steps(plan, fewer):
+def _possible_steps(plan, fewer, others):
     """Return the steps that the request leaves open, in a fixed order."""
     plan = _plan_to_improve(plan, fewer)
     columns = plan.request.columns
     steps = []
 
-    if any(len(probabilities) + 1 < most_bins(plan) for probabilities in fewer.values()):
+    if any(_are_fewer(probabilities, plan) for probabilities in fewer.values()):
         steps.append(f"fewer {next(iter(fewer)).split()[-1]}")
+    steps += others
     if _takes_a_delta(plan):
         steps.append(f"delta={USUAL_DELTA}")
     if not all(np.isfinite(column.bounds).all() for column in columns):
@@ -212,7 +222,7 @@ def _plan_to_improve(plan, fewer):
 
     "auto" chooses as many bins as the rows allow, so its steps are judged by the fewest bins.
     """
-    if plan.request.count is CountRole.CHOOSES:
+    if fewer and plan.request.count is CountRole.CHOOSES:
         return _with_probabilities(plan, next(iter(fewer.values())))
     return plan
 
@@ -252,7 +262,7 @@ def _fewer_quantiles(plan, n_rows, fewer):
     plans = {
         words: _with_probabilities(plan, probabilities)
         for words, probabilities in fewer.items()
-        if len(probabilities) + 1 < most_bins(plan)
+        if _are_fewer(probabilities, plan)
     }
     if not plans:
         return None
@@ -266,6 +276,11 @@ def _fewer_quantiles(plan, n_rows, fewer):
         is_shown=False,
         is_enough=bool(enough),
     )
+
+
+def _are_fewer(probabilities, plan):
+    """Return whether a column of a plan has more bins than these quantiles make."""
+    return Column(probabilities).n_bins < most_bins(plan)
 
 
 def _error_of_rows(plan, n_rows):

@@ -10,7 +10,7 @@ DEFAULT_BINS = 5
 
 def per_feature_bounds(bounds, n_features, names=None):
     """Return a checked pair of bounds for each feature, infinite where there is none."""
-    if bounds is None or _is_pair(bounds):
+    if bounds is None or is_pair(bounds):
         return [checked_bounds(bounds)] * n_features
 
     pairs = _one_a_feature(bounds, n_features, names, "bounds", None)
@@ -19,7 +19,15 @@ def per_feature_bounds(bounds, n_features, names=None):
     return list(map(checked_bounds, pairs))
 
 
-def _is_pair(bounds):
+def kinds_of_bounds(bounds):
+    """Return the pairs of bounds that single features may have, before `fit` knows the features."""
+    if bounds is None or is_pair(bounds):
+        return [bounds]
+    return [*bounds.values(), None] if isinstance(bounds, dict) else list(bounds)
+
+
+def is_pair(bounds):
+    """Return whether bounds are one pair for all features."""
     is_sequence = not isinstance(bounds, dict) and len(bounds) == 2
     return is_sequence and all(
         isinstance(end, str) or not hasattr(end, "__len__") for end in bounds

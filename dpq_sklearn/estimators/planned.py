@@ -10,6 +10,7 @@ from numbers import Integral
 
 from dpq_sklearn.accounting.losses import most_of_each
 from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.estimators.parameters import is_pair
 
 # Of so many features all orders are planned, if some parameters go by name and others by position.
 MOST_IN_ANY_ORDER = 5
@@ -17,9 +18,13 @@ MOST_IN_ANY_ORDER = 5
 
 def planned_loss(transformer, n_features=None):
     """Return what a fit of a private transformer will cost at most."""
-    loss = _without_lattices(transformer._with(bounds=None, decimals=None, prior=None), n_features)
+    free = {"bounds": None, "decimals": None, "prior": None}
+    for name in transformer._parameters_with_a_cost:
+        free.pop(name, None)
+
+    loss = _without_lattices(transformer._with(**free), n_features)
     budget = transformer._total_budget()
-    may_count_points = transformer.mechanism in ("agg_tree", "auto")
+    may_count_points = transformer.mechanism in ("agg_tree", "auto") and loss.eps > 0
     if transformer.decimals is None or budget.eps is None or not may_count_points:
         return loss
     # Counts over a few points have noise on a single level: at most eps^2 / 2, as shares sum to 1.
@@ -30,7 +35,7 @@ def _without_lattices(draft, n_features):
     """Return what a fit will cost if nothing is known of the numbers of any feature."""
     draft._forget()
 
-    entries = [getattr(draft, name) for name in draft._parameters_with_a_cost]
+    entries = [_entries(draft, name) for name in draft._parameters_with_a_cost]
     if n_features is None:
         n_features = _number_by_position(entries)
     if n_features is None:
@@ -38,6 +43,13 @@ def _without_lattices(draft, n_features):
 
     named = (draft._with(feature_names_in_=names) for names in _names(entries, n_features))
     return _dearest(named, n_features)
+
+
+def _entries(draft, name):
+    """Return a parameter of a draft; None if it is one pair of bounds for all features."""
+    given = getattr(draft, name)
+    is_for_all = name == "bounds" and given is not None and is_pair(given)
+    return None if is_for_all else given
 
 
 def _dearest(drafts, n_features):
@@ -51,9 +63,12 @@ def _dearest_of_any_number(draft):
 
     With a share s of eps a feature has c s^2 of rho, where c depends on its quantiles. The shares
     sum to 1, so all features have at most what the one with the largest c would have by itself.
-    (JointExp alone does not spend a very large eps in full. It is one draw, of eps^2 / 8 at most.)
     A budget in rho is spent in full, and its eps is infinite because of the count.
     """
+    loss = _dearest(draft._with_equal_features(), n_features=1)
+    if loss.eps == 0:  # nothing is drawn from any feature
+        return loss
+
     budget = draft._total_budget()
     if budget.delta > 0:
         raise ValueError(
@@ -61,9 +76,6 @@ def _dearest_of_any_number(draft):
             "the number of its columns decides which account it uses, got None."
         )
 
-    loss = _dearest(draft._with_equal_features(), n_features=1)
-    if budget.eps is not None and draft.mechanism == "joint_exp":
-        return replace(loss, rho=max(loss.rho, budget.eps**2 / 8))
     return loss
 
 
@@ -89,7 +101,7 @@ def _names(entries, n_features):
         return [names]
     if n_features > MOST_IN_ANY_ORDER:
         raise ValueError(
-            "n_bins and feature_weights must both be given by name, or both by position, to plan "
-            f"more than {MOST_IN_ANY_ORDER} features, got one of each."
+            "n_bins, feature_weights and bounds must all be given by name, or all by position, to "
+            f"plan more than {MOST_IN_ANY_ORDER} features, got some of each."
         )
     return permutations(names)

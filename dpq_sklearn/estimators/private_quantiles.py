@@ -2,6 +2,7 @@
 
 from numbers import Integral, Real
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
@@ -29,6 +30,14 @@ from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.schema import dtypes_of
 from dpq_sklearn.releases.plans import PlanChoice, plan_choice, plan_quantiles
 from dpq_sklearn.releases.request import Column, CountRole, Request
+
+
+def _role_of_count(candidates):
+    """Return what the count of rows is for; there is none if nothing is drawn."""
+    if len(candidates) > 1:
+        return CountRole.CHOOSES
+    is_drawn = any(column.probabilities for column in candidates[0])
+    return CountRole.BESIDE if is_drawn else CountRole.NONE
 
 
 class PrivateQuantileTransformer(PrivateTransformer):
@@ -63,7 +72,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
         accuracy. Never pass a part of the private rows, or anything that was computed from them
         without privacy. A transformer that scikit-learn has fitted is rejected: if its rows were
         public, pass the rows.
-    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
+    mechanism : {"aq", "agg_tree", "auto"}, default="aq"
         The mechanism that finds the quantiles. "auto" chooses between AQ and noisy counts of the
         few points that `decimals` and `bounds` leave, by public facts.
     resolution : int or None, default=None
@@ -72,8 +81,9 @@ class PrivateQuantileTransformer(PrivateTransformer):
 
     Attributes
     ----------
-    n_rows_ : int
-        The number of rows, or of people with `groups`, released with noise.
+    n_rows_ : int or None
+        The number of rows, or of people with `groups`, released with noise. None if the fit drew
+        nothing from the data.
     error_in_bins_ : ndarray of shape (n_features,)
         The expected error of an edge of each feature, in bins; see :meth:`quality_report`.
 
@@ -139,31 +149,42 @@ class PrivateQuantileTransformer(PrivateTransformer):
         The `dtypes` of the columns are used only with ``decimals="schema"``.
         """
         names = getattr(self, "feature_names_in_", None)
-        candidates = self._candidate_probabilities(n_features, names)
         bounds, decimals = per_feature_lattices(
             self.bounds, self.decimals, n_features, names, dtypes
         )
         priors = priors_of_features(self.prior, n_features, names)
         weights = per_feature_weights(self.feature_weights, n_features, names)
-        is_choice = len(candidates) > 1
+        known = list(zip(bounds, decimals, priors, strict=True))
+        candidates, choose = self._candidates(known, names)
 
         requests = [
             Request(
-                columns=map(Column, probabilities, bounds, decimals, priors),
+                columns=columns,
                 budget=budget,
                 mechanism_name=self.mechanism,
                 weights=weights,
                 resolution=resolution if self.resolution is None else self.resolution,
                 neighbours=neighbours,
-                count=CountRole.CHOOSES if is_choice else CountRole.BESIDE,
+                count=_role_of_count(candidates),
                 is_added_up=self.ledger is not None,
             )
-            for probabilities in candidates
+            for columns in candidates
         ]
 
-        if is_choice:
-            return plan_choice(requests, choose=chosen_plan)
+        if len(requests) > 1:
+            return plan_choice(requests, choose)
         return plan_quantiles(*requests)
+
+    def _candidates(self, known, names):
+        """Return the candidates of a fit, each a list of columns, and the rule that chooses one.
+
+        `known` has the public facts of each feature: bounds, decimals and prior.
+        """
+        candidates = [
+            [Column(each, *facts) for each, facts in zip(probabilities, known, strict=True)]
+            for probabilities in self._candidate_probabilities(len(known), names)
+        ]
+        return candidates, chosen_plan
 
     def _candidate_probabilities(self, n_features, names):
         """Return the candidates of a fit: each a list of the probabilities of all features.
@@ -177,14 +198,26 @@ class PrivateQuantileTransformer(PrivateTransformer):
         return f"{self._quantiles_parameter}={getattr(self, self._quantiles_parameter)}"
 
     def _set_released(self, released):
-        n_low = cautious_count(released.n_rows, released.plan.count_budget)
-
         self._set_values(released)
         self.n_rows_ = released.n_rows
-        self.error_in_bins_ = errors_in_bins(released.plan, n_low)
+        self.error_in_bins_ = np.zeros(len(released.values))
+        if released.n_rows is not None:  # else nothing was drawn
+            n_low = cautious_count(released.n_rows, released.plan.count_budget)
+            self.error_in_bins_ = errors_in_bins(released.plan, n_low)
 
     def _warn_about(self, released):
-        warn_if_noisy(released, self.error_in_bins_.mean(), self._fewer_quantiles())
+        if released.n_rows is None:
+            return
+        warn_if_noisy(
+            released,
+            self.error_in_bins_,
+            self._fewer_quantiles(),
+            self._other_steps(released.plan),
+        )
+
+    def _other_steps(self, plan):
+        """Return steps against noise that only this transformer has: words, and how they help."""
+        return {}
 
     def _fewer_quantiles(self):
         """Return the settings that a warning may advise, in words, with their probabilities."""
@@ -218,9 +251,23 @@ class PrivateQuantileTransformer(PrivateTransformer):
             self._private_values(),
             bounds,
             self.error_in_bins_,
-            rows=rows_in_words(self.n_rows_, plan.count_budget),
-            advice=advice(plan, self.n_rows_, self._fewer_quantiles()) if is_noisy else "",
+            self._numbers_of_exact_edges(),
+            rows=self._rows_in_words(plan),
+            advice=self._advice(plan) if is_noisy else "",
         )
+
+    def _rows_in_words(self, plan):
+        if self.n_rows_ is None:
+            return "no rows were read"
+        # The number of missing values of a feature is not released.
+        return f"{rows_in_words(self.n_rows_, plan.count_budget)}, if few values are missing"
+
+    def _advice(self, plan):
+        return advice(plan, self.n_rows_, self._fewer_quantiles(), self._other_steps(plan))
+
+    def _numbers_of_exact_edges(self):
+        """Return how many edges of each feature are public."""
+        return [0] * self.n_features_in_
 
     def _plan_of_fit(self):
         """Return the plan that the fit followed, from public facts and the released count.

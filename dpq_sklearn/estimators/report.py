@@ -32,22 +32,21 @@ class QualityReport(dict):
         return f"<table>{rows}</table>"
 
 
-def make_report(names, values, bounds, errors, *, rows, advice):
+def make_report(names, values, bounds, errors, n_exact, *, rows, advice):
     """Return a table of the features with their private values and expected errors in bins.
 
-    `bounds` are pairs, infinite where a feature has none. `rows` is the released count as text,
-    and `advice` applies to features that are mostly noise. The table is a pandas DataFrame if
-    pandas is installed.
+    `bounds` are pairs, infinite where a feature has none. `n_exact` counts the edges of each
+    feature that are public. `rows` is the released count as text, and `advice` applies to features
+    that are mostly noise. The table is a pandas DataFrame if pandas is installed.
     """
-    # The number of missing values of a feature is not released.
-    caveat = f"{rows}, if few values are missing"
+    verdicts = map(_verdict_on_edges, errors, values, bounds, n_exact)
     columns = {
         "feature": names,
         "bins": np.array([edges.size + 1 for edges in values]),
         "edges": np.fromiter((edges.tolist() for edges in values), dtype=object),
         "error_in_bins": errors.round(3),
-        "verdict": np.fromiter(map(_verdict_on_edges, errors, values, bounds), dtype=object),
-        "caveat": np.full(len(values), caveat, dtype=object),
+        "verdict": np.fromiter(verdicts, dtype=object),
+        "caveat": np.full(len(values), rows, dtype=object),
         "advice": np.where(errors > TOO_FAR_OFF, advice, "").astype(object),
     }
 
@@ -58,17 +57,24 @@ def make_report(names, values, bounds, errors, *, rows, advice):
     return pandas.DataFrame(columns)
 
 
-def _verdict_on_edges(error, edges, bounds):
+def _verdict_on_edges(error, edges, bounds, n_exact):
     """Return a verdict, with the number of bins that can hold rows if that is not all of them.
 
     Equal edges make empty bins, and so does an edge at the low bound. Both occur if decimals and
     bounds leave fewer points than there are bins.
     """
+    if n_exact == edges.size:
+        return "exact: equal widths between the bounds"
+
+    parts = [verdict(error)]
+    if n_exact:
+        parts.append(f"{n_exact} of {edges.size} edges are exact")
+
     n_bins = edges.size + 1
     n_used = np.unique(edges).size + bool(edges[0] > bounds[0])
-    if n_used == n_bins:
-        return verdict(error)
-    return f"{verdict(error)}; {n_used} of {n_bins} bins can hold rows"
+    if n_used != n_bins:
+        parts.append(f"{n_used} of {n_bins} bins can hold rows")
+    return "; ".join(parts)
 
 
 def verdict(error):

@@ -157,10 +157,14 @@ class Knowledge:
 def errors_in_bins(plan, n_rows, learn=None):
     """Return the expected error of the edges of each column in bins, if there are `n_rows` rows.
 
+    Edges of equal width between public bounds have no error: they count as such in the mean.
     ``learn(knowledge)`` returns more `Knowledge`, for the question what that would buy.
     """
 
     def error(column, deviations):
+        if not column.probabilities:
+            return 0.0
+
         knowledge = Knowledge.of(column)
         if learn is not None:
             knowledge = learn(knowledge)
@@ -171,7 +175,7 @@ def errors_in_bins(plan, n_rows, learn=None):
         found = _mean_error_if_found(column, deviations / n_rows, knowledge)
 
         share_of_rows = (1 - lost) * found + lost * LOST
-        return share_of_rows * (len(column.probabilities) + 1)
+        return share_of_rows * column.n_bins * column.share_of_private_edges
 
     return np.array(plan.map_columns(error))
 
@@ -182,7 +186,7 @@ def errors_of_rows(plan, in_bins):
     Edges are off, by so much `in_bins`, and in a bin all rows are alike: both count. So numbers of
     bins can be compared.
     """
-    n_bins = np.array([len(each) + 1 for each in plan.request.probabilities])
+    n_bins = np.array([column.n_bins for column in plan.request.columns])
     return np.hypot(in_bins, HALF_A_BIN) / n_bins
 
 
@@ -224,7 +228,7 @@ def most_points(plan):
 
 def most_bins(plan):
     """Return the number of bins of the column of a plan that has the most."""
-    return max(map(len, plan.request.probabilities)) + 1
+    return max(column.n_bins for column in plan.request.columns)
 
 
 def chosen_plan(plans, n_rows):
@@ -245,6 +249,30 @@ def chosen_plan(plans, n_rows):
         return np.mean(plan.map_columns(nats)) + np.log(most_bins(plan))
 
     return max((plan for plan in plans if most_bins(plan) <= MOST_LOST_BINS), key=chance)
+
+
+def chosen_strategy(plans, n_rows):
+    """Return which of several plans a released count asks for, if they differ in their strategies.
+
+    The first plan mixes edges of equal width with quantiles, and is for data that are too few for
+    the others. These have quantiles alone, each finer than the one before.
+    """
+    if np.isnan(np.concatenate(rank_deviations(plans[0]))).any():  # judge by AQ's, as above
+        as_aq = [_with_request(plan, mechanism_name="aq") for plan in plans]
+        return plans[as_aq.index(chosen_strategy(as_aq, n_rows))]
+
+    mixed, *of_quantiles = plans
+    n_low = cautious_count(n_rows, mixed.count_budget)
+
+    def is_good(plan):
+        columns = zip(plan.request.columns, mixed.request.columns, strict=True)
+        is_different = [one != other for one, other in columns]
+        return errors_in_bins(plan, n_low)[is_different].mean() <= TOO_FAR_OFF
+
+    # More bins than the first of these plans has must suit the rows in every other respect, too.
+    good = [plan for plan in of_quantiles[:1] if is_good(plan)]
+    good += [plan for plan in of_quantiles[1:] if is_good(plan) and is_near_enough(plan, n_low)]
+    return good[-1] if good else mixed
 
 
 def _with_request(plan, **changes):

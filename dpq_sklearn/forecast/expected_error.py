@@ -42,7 +42,7 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
         The budget of the whole fit, as in :func:`dp_quantiles`.
     n_features : int, default=1
         How many features share the budget.
-    mechanism : {"aq", "joint_exp", "ind_exp", "auto"}, default="aq"
+    mechanism : {"aq", "auto"}, default="aq"
         The mechanism.
 
     Returns

@@ -11,6 +11,7 @@ import math
 import sys
 
 from dpq_sklearn.ledger.contents import LedgerError
+from dpq_sklearn.ledger.file import FileStore
 from dpq_sklearn.ledger.ledger import PrivacyLedger, store_at
 from dpq_sklearn.ledger.sql import owner_statements, role_statements
 from dpq_sklearn.ledger.views import LedgerRecord, in_words
@@ -61,6 +62,11 @@ def _parser():
     check = _command(commands, "check", _check, "see whether it is intact, and can pay a cost")
     _add_ledger(check)
     _add_amounts(check)
+
+    accept = _command(
+        commands, "accept", _accept, "use a file although it lost releases, such as a backup"
+    )
+    _add_ledger(accept)
 
     export = _command(commands, "export", _export, "print all releases for other programs")
     _add_ledger(export)
@@ -120,6 +126,9 @@ def _show(options):
 
 
 def _check(options):
+    if options.eps is None and options.rho is None and options.delta is not None:
+        raise ValueError("--delta must be given with --eps or --rho, got --delta alone.")
+
     ledger = _existing(options)
     print(repr(ledger)[1:-1])
     if options.eps is None and options.rho is None:
@@ -130,6 +139,15 @@ def _check(options):
     return 0 if fits else CANNOT_PAY
 
 
+def _accept(options):
+    store = store_at(options.ledger, options.name)
+    if not isinstance(store, FileStore):
+        raise ValueError(f"ledger must be a file, got {store.place}.")
+    store.accept()
+    print(repr(_existing(options))[1:-1])
+    return 0
+
+
 def _export(options):
     records = _existing(options).records()
 
@@ -138,7 +156,8 @@ def _export(options):
         writer.writerow(LedgerRecord._fields)
         for record in records:
             plain = _plain(record)
-            writer.writerow((plain | {"columns": json.dumps(plain["columns"])}).values())
+            plain["columns"] = json.dumps(plain["columns"])
+            writer.writerow(map(_harmless_in_spreadsheets, plain.values()))
     else:
         for record in records:
             print(json.dumps(_plain(record)))
@@ -164,13 +183,19 @@ def _existing(options):
 def _plain(record):
     """Return a record as values that JSON knows."""
     plain = record._asdict()
-    plain["time"] = record.time.isoformat()
+    plain["time"] = None if record.time is None else record.time.isoformat()
     if isinstance(record.columns, tuple):
         plain["columns"] = list(record.columns)
     for name, value in plain.items():
-        if value == math.inf:
-            plain[name] = "Infinity"
+        if isinstance(value, float) and not math.isfinite(value):
+            plain[name] = json.dumps(value)  # Infinity or NaN, as text
     return plain
+
+
+def _harmless_in_spreadsheets(value):
+    """Return a cell that no spreadsheet runs as a formula: text gets an apostrophe in front."""
+    is_formula = isinstance(value, str) and value.lstrip().startswith(("=", "+", "-", "@"))
+    return f"'{value}" if is_formula else value
 
 
 def _cells(record):
@@ -179,8 +204,8 @@ def _cells(record):
     if isinstance(columns, tuple):
         columns = ", ".join(map(ascii, columns))  # names may hold anything
 
-    return (
-        f"{record.time:%Y-%m-%d %H:%M:%S}",
+    cells = (
+        "unknown" if record.time is None else f"{record.time:%Y-%m-%d %H:%M:%S}",
         record.what,
         "" if columns is None else str(columns),
         f"{record.eps:g}",
@@ -191,6 +216,12 @@ def _cells(record):
         record.note or "",
         record.release_id or "",
     )
+    return tuple(map(_printable, cells))
+
+
+def _printable(text):
+    """Return a text without characters that could control a terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _print_table(rows):
@@ -201,4 +232,4 @@ def _print_table(rows):
 
 
 def _complain(error):
-    print(f"error: {error}", file=sys.stderr)
+    print(_printable(f"error: {error}"), file=sys.stderr)

@@ -77,8 +77,8 @@ class PrivacyLedger:
     -----
     An estimator's ``ledger`` may also be the absolute path of a file that exists: a deleted ledger
     is an error and not a new budget, and so is another one at a path that this process has used
-    before. Any number of threads and processes may use one file at once: its lock is a second,
-    empty file beside it, ``path-lock``. A ledger in memory is shared by its copies and clones. A
+    before. Any number of threads and processes may use one file at once: its lock is a second
+    file next to it, ``path-lock``. A ledger in memory is shared by its copies and clones. A
     search goes on when a fit is refused: ``error_score="raise"`` stops it, and :meth:`check` tells
     beforehand.
 

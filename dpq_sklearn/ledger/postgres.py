@@ -15,9 +15,10 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dpq_sklearn.ledger.addresses import Address, secrets_of
-from dpq_sklearn.ledger.contents import Caps, Contents, LedgerError, Row
+from dpq_sklearn.ledger.contents import Caps, Contents, LedgerError, Row, Summary, Totals
 from dpq_sklearn.ledger.sql import SAFE_SEARCH_PATH, VERSION, table_statements
 from dpq_sklearn.optional import optional_module
 
@@ -33,13 +34,29 @@ _CREATION_LOCK = 0x4450514C  # "DPQL", a number that no other program should loc
 _LEDGER = "SELECT ledger_id, created, neighbours, eps, delta, rho FROM dpq_ledger.ledgers"
 _RELEASES = """
 SELECT id, eps, delta, rho, pure_eps, os_randomness::integer, facts FROM dpq_ledger.releases
-WHERE ledger_id = %s ORDER BY id
+WHERE ledger_id = %s AND id >= %s ORDER BY id
 """
+_NUMBER_OF_RELEASES = "SELECT count(*) FROM dpq_ledger.releases WHERE ledger_id = %s"
+_HAS_RELEASE = "SELECT EXISTS (SELECT FROM dpq_ledger.releases WHERE release_id = %s)"
 _APPEND = """
 INSERT INTO dpq_ledger.releases
 (ledger_id, id, eps, delta, rho, pure_eps, os_randomness, facts, release_id)
 VALUES (%s, %s, %s, %s, %s, %s, %s::integer::boolean, %s, %s)
 """
+
+
+class _Known(NamedTuple):
+    """The totals of a ledger up to the last release that this process has read.
+
+    Releases can only be appended, so the next spend reads newer releases only.
+    """
+
+    ledger_id: str | None = None
+    last: Row | None = None
+    totals: Totals = Totals()
+
+
+_KNOWN: dict["PostgresStore", _Known] = {}
 
 
 @dataclass(frozen=True)
@@ -71,8 +88,8 @@ class PostgresStore:
         return self._retried(self._read_once)
 
     def summary(self):
-        """Return the budget and the totals."""
-        return self.read().summary
+        """Return the budget and the totals, after reading what is new to this process."""
+        return self._retried(self._summary_once)
 
     def append(self, release_id, next_row):
         """Commit the row that `next_row(summary)` returns, once; or raise."""
@@ -115,24 +132,68 @@ class PostgresStore:
         with self._transaction("ISOLATION LEVEL REPEATABLE READ READ ONLY") as cursor:
             return self._contents(cursor)
 
-    def _contents(self, cursor, lock=""):
-        """Return what the tables hold, if they are those of this version."""
+    def _summary_once(self):
+        known = self._known()  # before the snapshot, so that the snapshot holds all of it
+        with self._transaction("ISOLATION LEVEL REPEATABLE READ READ ONLY") as cursor:
+            return self._summary(cursor, known)
+
+    def _known(self):
+        return _KNOWN.get(self, _Known())
+
+    def _contents(self, cursor):
+        """Return all contents."""
+        head = self._head(cursor)
+        rows = self._rows(cursor, head.ledger_id, 1)
+        self._refuse_gaps(rows, 1)
+        return Contents(*head[:4], rows)
+
+    def _summary(self, cursor, known, lock=""):
+        """Return the budget and the totals: those that are known, and the releases after them."""
+        head = self._head(cursor, lock)
+        if known.ledger_id != head.ledger_id:
+            known = _Known(head.ledger_id)
+
+        # Statements of their own: they see what was committed while we waited for the lock.
+        first = known.totals.n_releases
+        rows = self._rows(cursor, head.ledger_id, first)
+        (n_releases,) = cursor.execute(_NUMBER_OF_RELEASES, (head.ledger_id,)).fetchone()
+
+        if known.last is not None:
+            if not rows or (rows[0].id, rows[0].facts) != (known.last.id, known.last.facts):
+                raise self._damaged()
+            rows = rows[1:]
+        self._refuse_gaps(rows, first + 1)
+        totals = known.totals.plus(*rows)
+        if n_releases != totals.n_releases:
+            raise self._damaged()
+
+        if rows:
+            _KNOWN[self] = _Known(head.ledger_id, rows[-1], totals)
+        return head._replace(totals=totals)
+
+    def _rows(self, cursor, ledger_id, first):
+        return tuple(map(Row._make, cursor.execute(_RELEASES, (ledger_id, first))))
+
+    def _refuse_gaps(self, rows, first):
+        if [row.id for row in rows] != list(range(first, first + len(rows))):
+            raise self._damaged()
+
+    def _damaged(self):
+        return LedgerError(
+            f"the privacy ledger {self.place} is damaged: the numbers of its releases are not 1, "
+            "2, 3 and so on, or releases were changed. Restore what was deleted; do not start a "
+            "new ledger for the same data."
+        )
+
+    def _head(self, cursor, lock=""):
+        """Return the ledger without releases, if its tables are those of this version."""
         self._refuse_other_version(cursor)
 
         ledger = self._ledger(cursor, lock)
         if ledger is None:
             raise self._missing()
         *head, eps, delta, rho = ledger
-
-        # A statement of its own: it sees what was committed while we waited for the lock.
-        rows = tuple(map(Row._make, cursor.execute(_RELEASES, (head[0],))))
-        if [row.id for row in rows] != list(range(1, len(rows) + 1)):
-            raise LedgerError(
-                f"the privacy ledger {self.place} is damaged: the numbers of its releases are not "
-                "1, 2, 3 and so on. Bring back what was deleted; do not start a new ledger for the "
-                "same data."
-            )
-        return Contents(*head, Caps(eps, delta, rho), rows)
+        return Summary(*head, Caps(eps, delta, rho), Totals())
 
     def _ledger(self, cursor, lock=""):
         query = f"{_LEDGER} WHERE name = %s {lock}"
@@ -218,7 +279,10 @@ class PostgresStore:
                 "sql."
             )
         elif isinstance(error, errors.LockNotAvailable | errors.QueryCanceled):
-            advice = "It is locked by another client. Nothing was spent."
+            advice = (
+                "It is locked by another client. Nothing was spent. If the lock stays, end the "
+                "session that holds it: SELECT pg_blocking_pids(pid), query FROM pg_stat_activity."
+            )
         else:
             advice = (
                 "The server must be reachable and willing. A password that stood in an address "
@@ -239,10 +303,10 @@ class _Spend:
 
     def attempt(self):
         """Append the release, unless an earlier attempt has done so; return the totals."""
+        known = self.store._known()
         with self.store._transaction() as cursor:
-            contents = self.store._contents(cursor, lock="FOR UPDATE")
-            before = contents.summary
-            if self.is_in_doubt and contents.holds(self.release_id):
+            before = self.store._summary(cursor, known, lock="FOR UPDATE")
+            if self.is_in_doubt and self._is_recorded(cursor):
                 return before
             self.is_in_doubt = False
 
@@ -253,6 +317,10 @@ class _Spend:
             _commit(cursor)
             self.is_in_doubt = False
             return after
+
+    def _is_recorded(self, cursor):
+        (is_recorded,) = cursor.execute(_HAS_RELEASE, (self.release_id,)).fetchone()
+        return is_recorded
 
 
 def _commit(cursor):

@@ -19,7 +19,7 @@ from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.accounting.events import exponential_draw
 from dpq_sklearn.engine import exponential, pairs
 from dpq_sklearn.engine.exponential import Nodes
-from dpq_sklearn.mechanisms.base_measure import have_few_segments, step_measure
+from dpq_sklearn.mechanisms.base_measure import have_few_segments, ring_measure, step_measure
 from dpq_sklearn.mechanisms.level_shares import expected_deviation, level_pattern, rank_variances
 from dpq_sklearn.mechanisms.prior import guesses_of_nodes
 from dpq_sklearn.mechanisms.protocol import Mechanism
@@ -50,12 +50,17 @@ class QuantileNode(NamedTuple):
 
 
 @lru_cache(maxsize=1024)  # features mostly have equal quantiles
-def quantile_nodes(probabilities, n_pair_levels=0):
+def quantile_nodes(probabilities, n_pair_levels=0, drawn_first=None):
     """Return the nodes of a balanced tree over ascending `probabilities`, level by level.
 
     Nodes of the last `n_pair_levels` levels draw two quantiles, if so many are left for them; what
     a draw leaves is divided evenly. So the numbers that are left for the nodes of a level differ by
-    at most 1, and all leaves are in the last two levels.
+    at most 1, and all leaves are in the last two levels. The right half of a tree is the mirror
+    image of the left one.
+
+    In nodes that reach to an end of the column, where no two quantiles tell a scale, the function
+    ``drawn_first(indices, below, above, known)`` may return others than the balanced tree has:
+    `known` has the probabilities of all `indices`, from 0 to m + 1.
     """
     known = (0.0, *probabilities, 1.0)
     end = len(probabilities) + 1
@@ -69,7 +74,14 @@ def quantile_nodes(probabilities, n_pair_levels=0):
         n_left = above - below - 1
         if n_left == 0:
             continue
-        indices = _drawn_together(below, n_left, 2 if depth >= n_single_levels else 1)
+        n_together = 2 if depth >= n_single_levels else 1
+        indices = _drawn_together(below, n_left, n_together)
+        if below + above > end:
+            indices = tuple(below + above - index for index in reversed(indices))
+        has_scale = beyond != -1 or (below > 0 and above < end)
+        if drawn_first is not None and not has_scale:
+            indices = drawn_first(indices, below, above, known)
+
         width = known[above] - known[below]
         nodes.append(
             QuantileNode(
@@ -83,6 +95,7 @@ def quantile_nodes(probabilities, n_pair_levels=0):
                 is_leaf=n_left == len(indices),
             )
         )
+
         known_now = (below, *indices, above)
         for low, high in pairwise(known_now):
             beyond = known_now[2] if low == below else known_now[-3]
@@ -107,21 +120,25 @@ def _drawn_together(below, n_left, most):
 
 
 @lru_cache(maxsize=256)
-def best_tree(probabilities, norm):
-    """Return the nodes of a tree that promises little error for budgets of this norm.
+def best_tree(probabilities, norm, drawn_first=None, least_gain=LEAST_GAIN_OF_PAIRS):
+    """Return the nodes of the tree that promises little error for budgets of this norm.
 
-    It has pairs if they are worth their time.
+    The tree has pairs if they lower the error by the share `least_gain`. `drawn_first` is that of
+    `quantile_nodes`.
     """
-    singles = quantile_nodes(probabilities)
+    singles = quantile_nodes(probabilities, drawn_first=drawn_first)
     if len(probabilities) > MOST_SEARCHED:
         return singles
 
     def promised(nodes):
         return expected_deviation(nodes, norm)
 
-    levels_of_pairs = range(1, MOST_PAIR_LEVELS + 1)
-    with_pairs = min((quantile_nodes(probabilities, n) for n in levels_of_pairs), key=promised)
-    if promised(with_pairs) < (1 - LEAST_GAIN_OF_PAIRS) * promised(singles):
+    trees = [
+        quantile_nodes(probabilities, n_pair_levels, drawn_first)
+        for n_pair_levels in range(1, MOST_PAIR_LEVELS + 1)
+    ]
+    with_pairs = min(trees, key=promised)
+    if promised(with_pairs) < (1 - least_gain) * promised(singles):
         return with_pairs
     return singles
 
@@ -280,17 +297,18 @@ def nodes_of_level(grid, level, estimates, rows, priors=None):
     guesses = guesses_of_nodes(priors, column, level.probability)
     if guesses is not None:
         measure = step_measure(grid, column, *cells, is_open, is_released, guesses)
+        if level.is_of_pairs:
+            measure = ring_measure(measure, grid, column, *cells, is_open, is_released, guesses)
     elif grid.are_columns_alike and not level.depth.any():
         measure = measure_of_a_root(grid)[np.zeros_like(column)]
     else:
         # Both quantiles of a pair have the same base measure.
         n_nodes = column.size // 2 if level.is_of_pairs else column.size
         first = np.s_[..., :n_nodes]
-        measure = step_measure(
-            grid, column[first], *cells[first], is_open[first], is_released[first]
-        )
+        ends = column[first], *cells[first], is_open[first], is_released[first]
+        measure = step_measure(grid, *ends)
         if level.is_of_pairs:
-            measure = measure[np.tile(np.arange(n_nodes), 2)]
+            measure = ring_measure(measure, grid, *ends)[np.tile(np.arange(n_nodes), 2)]
 
     return Nodes(
         column=column,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from dpq_sklearn.accounting.budgets import Unit
 from dpq_sklearn.mechanisms.agg_tree import MOST_POINTS, AggregateTree
-from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
+from dpq_sklearn.mechanisms.extreme_quantiles import TailAwareQuantiles
 from dpq_sklearn.mechanisms.protocol import Mechanism, draw_columns
 
 # Counts must promise this much less, so that a change of the choice is worth it. Both are better
 # than they promise where many records are tied, as they are on a short lattice.
 CLEARLY_LESS = 0.9
 
-_AQ = ApproximateQuantiles()
+_AQ = TailAwareQuantiles()
 
 
 @dataclass(frozen=True)

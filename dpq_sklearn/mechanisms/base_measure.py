@@ -6,9 +6,11 @@ earlier draws; a good one is large where the data are, so that little budget is 
 them from the rest of the number line. Here it is the grid measure of the cell times a density that
 is constant on a few dozen segments of the node: a mixture of
 
-- *octaves*, as long as an end is open or a bound, which may be far from the data: most of their
-  share is for numbers of everyday size;
-- *rings* around a released end, if the other one is open or a bound: their widths double;
+- *octaves*, as long as an end is open or a bound, which may be far from the data, and no scale is
+  known: most of their share is for numbers of everyday size;
+- *rings* around a released end, if the other one is open or a bound: their widths double. Two
+  distinct released values tell a scale. Beyond them each further ring has a quarter of the one
+  before, and hardly anything is left for the rest of the number line;
 - *parts* of equal width between two released ends or bounds;
 - *points*, single cells in which many records may be: released ends, bounds, and 0, 1, 2, 3;
 - where a column has a prior, *rings* around the quantile of it that the node wants (`prior`);
@@ -16,6 +18,9 @@ is constant on a few dozen segments of the node: a mixture of
 
 A node that ends at a bound has a share of all that it would have without it, so that bounds which
 say little cost little.
+
+Two quantiles that are drawn at once, where no scale is known, tell each other's: the *rings* of
+their places should not be far apart (`engine.pairs.affinity`).
 
 The constants were tuned on the data named in docs/accuracy_and_speed.md.
 """
@@ -26,18 +31,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpq_sklearn.engine.exponential import StepMeasure, taken_by_node
+from dpq_sklearn.engine.exponential import RingMeasure, StepMeasure, taken_by_node
 
 # Shares for each kind of node: both ends open, one of them, none. A kind is how many are closed.
 _BOTH_CLOSED = 2
 PLAIN_SHARES = np.array([0.05, 0.1, 0.002])
 _OCTAVE_SHARES = np.array([1.0, 0.3, 0.0])
+# No node has less of the plain grid measure than nodes beyond two distinct released values.
+LEAST_PLAIN_SHARE = 1e-4
 _END_SHARES = np.array([0.0, 0.05, 0.02])
 _INTEGER_END_SHARES = np.array([0.0, 0.2, 0.1])
 _LARGEST_INTEGER = 1e6
 # What a node that ends at bounds has of the measure that it would have without them.
 _SHARE_WITHOUT_BOUNDS = 0.35
 _BOUND_SHARE = 0.03
+# What the parts between such values and a bound have.
+_PART_SHARE_BEYOND = 0.03
+# Where a scale is known, 0, 1, 2, 3 and bounds that are further away have so much of their shares.
+_NEAR = 16.0
+_SHARE_IF_FAR = 0.01
 # The share of 0; that of 1 is a half of it, of 2 a third. On a lattice without bounds they are
 # several times as large, as there is nothing beside them that they could be mistaken for.
 _LANDMARKS = np.arange(4.0)
@@ -51,6 +63,9 @@ _PRIOR_SHARE = 0.4
 _POWERS = np.array([-10, -4, 10, 20, 32, 64])
 _POSITIVE_WEIGHTS = np.append(0.2, (0.25, 1.0, 0.25, 0.05, 0.02) * np.diff(_POWERS))
 _SHARE_OF_NEGATIVE, _SHARE_OF_NEGATIVE_ON_A_LATTICE = 0.5, 0.25
+# Years are narrow columns far from zero, and common ones.
+_YEARS = np.array([1900.0, 2048.0])
+_YEAR_WEIGHT = 1.0  # that of an octave of everyday size
 # A segment of a lattice is even in the value, not in its logarithm: so octaves have cuts of their
 # own there, wide ones only where the numbers are large or negative.
 _LATTICE_POWERS = np.array([-10, -7, -4, -2, *range(21), *range(22, 33, 2), 36, 40, 48, 64])
@@ -60,19 +75,28 @@ _NEGATIVE_LATTICE_POWERS = np.array([-10, -4, -1, 0, 1, 2, 3, *range(4, 17, 2), 
 def _octaves(powers, negative_powers, share_of_negative):
     """Return the ends of octaves, or of several of them, and the weight between two ends."""
 
-    def weights(powers):
-        up_to = np.interp(powers, _POWERS, _POSITIVE_WEIGHTS.cumsum())
+    def weights(ends):
+        up_to = np.interp(np.log2(ends), _POWERS, _POSITIVE_WEIGHTS.cumsum())
         return np.diff(up_to, prepend=0.0)
 
-    of_all = np.append(share_of_negative * weights(negative_powers)[::-1], weights(powers))
-    ends = np.concatenate((-np.exp2(negative_powers[::-1]), [0.0], np.exp2(powers)))
+    positive = np.union1d(np.exp2(powers), _YEARS)
+    negative = np.exp2(negative_powers)
+    is_of_years = (positive > _YEARS[0]) & (positive <= _YEARS[1])
+    of_positive = weights(positive) + _YEAR_WEIGHT * is_of_years
+    of_all = np.append(share_of_negative * weights(negative)[::-1], of_positive)
+    ends = np.concatenate((-negative[::-1], [0.0], positive))
     return ends, of_all / of_all.sum()
 
 
 _OCTAVE_ENDS, _OCTAVE_WEIGHTS = _octaves(_POWERS, _POWERS, _SHARE_OF_NEGATIVE)
-_FINE_POWERS = _LATTICE_POWERS, _NEGATIVE_LATTICE_POWERS
-_FINE_OCTAVE_ENDS, _FINE_OCTAVE_WEIGHTS = _octaves(*_FINE_POWERS, _SHARE_OF_NEGATIVE)
-_, _LATTICE_OCTAVE_WEIGHTS = _octaves(*_FINE_POWERS, _SHARE_OF_NEGATIVE_ON_A_LATTICE)
+_LATTICE_OCTAVE_ENDS, _LATTICE_OCTAVE_WEIGHTS = _octaves(
+    _LATTICE_POWERS, _NEGATIVE_LATTICE_POWERS, _SHARE_OF_NEGATIVE_ON_A_LATTICE
+)
+# As many as on lattices, so that nodes of both kinds can stand beside each other: what is added
+# has no cells.
+_N_ADDED = _LATTICE_OCTAVE_ENDS.size - _OCTAVE_ENDS.size
+_PADDED_OCTAVE_ENDS = np.pad(_OCTAVE_ENDS, (0, _N_ADDED), mode="edge")
+_PADDED_OCTAVE_WEIGHTS = np.pad(_OCTAVE_WEIGHTS, (0, _N_ADDED))
 
 
 def _rings(first, last, centre):
@@ -82,19 +106,28 @@ def _rings(first, last, centre):
     return np.append(0.0, np.exp2(powers)), np.append(0.0, np.cumsum(weights) / weights.sum())
 
 
+def _light_rings(first, last, centre):
+    """Return what `_rings` does, even in the value up to the centre, and light beyond it."""
+    powers = np.arange(first, last + 1)
+    weights = np.where(powers > centre, 4.0 ** (centre - powers), 2.0 ** (powers - centre))
+    return np.append(0.0, np.exp2(powers)), np.append(0.0, np.cumsum(weights) / weights.sum())
+
+
 # Around one released value a the scale is |a|, if a second one is known it is their distance, and
 # between two ends it is the width of a part. A lattice needs no parts, since it is even by itself.
-_AROUND_ONE, _AROUND_TWO, _BETWEEN, _BETWEEN_ON_A_LATTICE = range(4)
+_BEYOND_ONE, _BEYOND_TWO, _BETWEEN, _BETWEEN_ON_A_LATTICE = range(4)
 _N_PARTS = 16
 _PART_ENDS = np.minimum(np.arange(_N_PARTS + 2.0), _N_PARTS)  # as many as the rings have
 _ONE_PART = np.where(_PART_ENDS > 0, float(_N_PARTS), 0.0)
 _SHAPES = (
     _rings(-12, 4, centre=-1),
-    _rings(-11, 5, centre=1),
+    _light_rings(-7, 9, centre=1),
     (_PART_ENDS, _PART_ENDS / _N_PARTS),
     (_ONE_PART, _ONE_PART / _N_PARTS),
 )
 _SHAPE_ENDS, _SHAPE_WEIGHTS = map(np.array, zip(*_SHAPES, strict=True))
+# The ends of the rings that say how far apart two places are, in multiples of |a|.
+_PAIR_RING_ENDS = np.exp2(np.arange(-12, 21))
 # Where a segment spans octaves it is cut towards zero, so that it stays even in the value. The
 # cuts are at decades, where the measure of round numbers jumps.
 _CUTS_ABOVE_ZERO = np.array([0.0002, 0.001, 0.01, 0.04, 0.1, 0.2])
@@ -113,6 +146,9 @@ class _Ends(NamedTuple):
     low: np.ndarray  # the lower end, as a value
     high: np.ndarray  # the upper one
     known: np.ndarray  # a value that tells the scale of a node with an open end
+    released: np.ndarray  # the released end, of two the lower one
+    is_one_sided: np.ndarray  # whether one end is released, the other one open or a bound
+    is_scale_known: np.ndarray  # whether beyond that end another value is released
 
 
 class _Scale(NamedTuple):
@@ -174,7 +210,50 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released, guesses=No
         share = np.where(of_rings.any(axis=1), _PRIOR_SHARE, 0.0)[:, None]
         rises = np.concatenate(((1 - share) * rises, share * of_rings, -share * of_rings), axis=1)
 
-    return _mixture(cuts, before, rises, PLAIN_SHARES[ends.kinds][:, None])
+    plain_share = np.where(ends.is_scale_known, LEAST_PLAIN_SHARE, PLAIN_SHARES[ends.kinds])
+    return _mixture(cuts, before, rises, plain_share[:, None])
+
+
+def ring_measure(measure, grid, columns, lo, hi, beyond, is_open, is_released, guesses=None):
+    """Return a base measure that also tells how far from its released end a place is.
+
+    It is for nodes of pairs; the arguments are those of `step_measure`, which made `measure`. The
+    places of a pair belong to rings around the released end of their node if its other end is
+    open or a bound and no scale is known: neither by a second released value nor by a prior.
+    """
+    ends = _ends(grid, columns, np.array((lo, hi, beyond)), is_open, is_released)
+    has_rings = ends.is_one_sided & ~ends.is_scale_known
+    if guesses is not None:
+        has_rings &= ~guesses.weights.any(axis=1)
+    if not has_rings.any():
+        return measure
+
+    # Ring 0 is the cell of the released end itself. It tells no scale.
+    is_upwards = ends.is_released[0]
+    size = np.abs(ends.released)
+    size = np.where(is_upwards, 1.0, -1.0) * np.where(size > 0, size, 1.0)
+    values = ends.released[:, None] + size[:, None] * _PAIR_RING_ENDS
+    begins = np.maximum(grid.cells_of(values, columns[:, None]), (lo + 1)[:, None])
+    begins = np.where(is_upwards[:, None], begins, np.minimum(begins, hi[:, None]))
+    first = np.where(is_upwards, lo + 1, hi)
+    begins = np.concatenate((first[:, None], begins), axis=1)
+    begins = np.where(has_rings[:, None], np.minimum(begins, hi[:, None] + 1), lo[:, None])
+
+    cuts = np.concatenate((measure.cuts, begins), axis=1)
+    before = grid.measure_before(begins, columns[:, None])
+    before = np.concatenate((measure.before, before), axis=1)
+    order = cuts.argsort(axis=1, kind="stable")
+
+    n_begins = (order >= measure.cuts.shape[1]).cumsum(axis=1)[:, :-1]
+    segment = np.arange(order.shape[1] - 1) - n_begins
+    segment = np.minimum(segment, measure.densities.shape[1] - 1)
+    rings = np.where(is_upwards[:, None], n_begins, begins.shape[1] - n_begins)
+    return RingMeasure(
+        cuts=taken_by_node(cuts, order),
+        before=taken_by_node(before, order),
+        densities=taken_by_node(measure.densities, segment),
+        rings=np.where(has_rings[:, None], rings, 0),
+    )
 
 
 def _mixture(cuts, before, rises, plain_share):
@@ -224,12 +303,13 @@ def _has_landmark(landmarks, lo, hi):
 
 def _scales(ends):
     """Return the parts of the mixture that are adjacent segments."""
-    of_octaves = _octave_shares(ends.kinds, ends.is_bound)
+    of_octaves = _octave_shares(ends)
     scales = [_rings_or_parts(ends, ends.kinds, ends.is_open[0], 1 - of_octaves)]
 
-    has_rings_too = ends.is_bound.any(axis=0) & ends.is_released.any(axis=0)
+    has_rings_too = ends.is_one_sided & ends.is_bound.any(axis=0)
     if has_rings_too.any():
-        of_rings = _SHARE_WITHOUT_BOUNDS * (1 - _OCTAVE_SHARES[1])
+        without_scale = _SHARE_WITHOUT_BOUNDS * (1 - _OCTAVE_SHARES[1])
+        of_rings = np.where(ends.is_scale_known, 1 - _PART_SHARE_BEYOND, without_scale)
         of_rings = np.where(has_rings_too, of_rings, 0.0)
         as_if_open = np.where(has_rings_too, 1, ends.kinds)
         scales[0] = scales[0]._replace(share=scales[0].share - of_rings)
@@ -253,24 +333,29 @@ def _ring_densities(before, weights):
     return weights / np.where(total > 1e-290, total, np.inf) / np.maximum(measures, 1)
 
 
-def _octave_shares(kinds, is_bound):
+def _octave_shares(ends):
     """Return the share of octaves in each node: at bounds, a part of what it is without them."""
-    as_if_open = kinds - is_bound.sum(axis=0)
+    kinds = ends.kinds
+    as_if_open = kinds - ends.is_bound.sum(axis=0)
     without_bounds = _SHARE_WITHOUT_BOUNDS * _OCTAVE_SHARES[np.maximum(as_if_open, 0)]
-    return np.where(kinds == _BOTH_CLOSED, without_bounds, _OCTAVE_SHARES[kinds])
+    shares = np.where(kinds == _BOTH_CLOSED, without_bounds, _OCTAVE_SHARES[kinds])
+    return np.where(ends.is_scale_known, 0.0, shares)
 
 
 def _octaves_of_nodes(is_lattice, share):
-    """Return the octaves of all nodes."""
+    """Return the octaves of all nodes, for each of them by itself: fine ones on lattices."""
     if not is_lattice.any():
         return _Scale(_OCTAVE_ENDS, _OCTAVE_WEIGHTS, share)
-    weights = np.where(is_lattice[:, None], _LATTICE_OCTAVE_WEIGHTS, _FINE_OCTAVE_WEIGHTS)
-    return _Scale(_FINE_OCTAVE_ENDS, weights, share)
+    values = np.where(is_lattice[:, None], _LATTICE_OCTAVE_ENDS, _PADDED_OCTAVE_ENDS)
+    weights = np.where(is_lattice[:, None], _LATTICE_OCTAVE_WEIGHTS, _PADDED_OCTAVE_WEIGHTS)
+    return _Scale(values, weights, share)
 
 
 def _ends(grid, columns, cells, is_open, is_released):
     """Return what is known about the ends of nodes; `cells` are (lo, hi, beyond)."""
     values, is_integer = _values(grid, cells, columns)
+    is_one_sided = is_released[0] != is_released[1]
+    released = np.where(is_released[0], values[0], values[1])
     return _Ends(
         kinds=_BOTH_CLOSED - is_open.sum(axis=0),
         is_open=is_open,
@@ -281,6 +366,9 @@ def _ends(grid, columns, cells, is_open, is_released):
         low=values[0],
         high=values[1],
         known=values[2],
+        released=released,
+        is_one_sided=is_one_sided,
+        is_scale_known=is_one_sided & (released != values[2]),
     )
 
 
@@ -323,7 +411,7 @@ def _rings_or_parts(ends, kinds, is_open_lo, share):
     direction = np.where(is_open_lo, -1.0, 1.0)
     size = np.abs(end)
     distance = np.abs(end - ends.known)
-    shapes = np.where(is_between, _BETWEEN, np.where(distance > 0, _AROUND_TWO, _AROUND_ONE))
+    shapes = np.where(is_between, _BETWEEN, np.where(distance > 0, _BEYOND_TWO, _BEYOND_ONE))
     scale = np.where(distance > 0, distance, size)
     scale = np.where(scale > 0, scale, 1.0)
     scale = np.where(is_between, _width_of_parts(ends.low, ends.high), scale)
@@ -367,9 +455,16 @@ def _point_shares(ends, n_landmarks):
 
     of_released = np.where(ends.is_integer, _INTEGER_END_SHARES[kinds], _END_SHARES[kinds])
     of_ends = np.where(ends.is_bound, _BOUND_SHARE, of_released * ends.is_released)
-    return np.concatenate(
+    shares = np.concatenate(
         (of_landmarks[:, None] / (1 + _LANDMARKS[:n_landmarks]), of_ends.T), axis=1
     )
+
+    points = np.broadcast_to(_LANDMARKS[:n_landmarks], (kinds.size, n_landmarks))
+    points = np.concatenate((points, ends.low[:, None], ends.high[:, None]), axis=1)
+    distances = np.abs(points - ends.released[:, None])
+    reach = _NEAR * np.abs(ends.released - ends.known)
+    is_far = ends.is_scale_known[:, None] & (distances > reach[:, None])
+    return np.where(is_far, _SHARE_IF_FAR * shares, shares)
 
 
 def _rises(before, weights, share):

@@ -9,6 +9,7 @@ Mandayam, PoPETs 2022, Theorem 1).
 """
 
 import math
+from bisect import bisect_left
 from functools import lru_cache
 
 import numpy as np
@@ -70,6 +71,10 @@ class PartitionSelection:
         highest_kept_word = np.array([q - 1 for q in self.thresholds], dtype=np.uint64)
         places = np.minimum(counts, highest_kept_word.size) - 1
         return randomness.words(counts.size) <= highest_kept_word[places]
+
+    def n_records_needed(self, probability: float = 0.99) -> int:
+        """Return the least number of records with which a label is kept with this probability."""
+        return bisect_left(self.thresholds, int(probability * ONE)) + 1
 
     def event(self) -> Event:
         """Return the event of the selection among all labels of a column."""

@@ -14,8 +14,6 @@ class Mechanism(ABC):
     quantiles of one column are wanted, ascending and distinct, and of the budget of that column.
     """
 
-    #: whether rows may share the weight of one record, as those of a person do
-    takes_weights = True
     #: whether it has a base measure, to which priors can contribute
     takes_priors = True
 

@@ -53,12 +53,17 @@ class Unread:
         return self.shape[0]
 
     def read(self):
+        """Return the container as an array of numbers in the shape that it told, or raise."""
+        array = self.as_array()
+        _check_dtypes(array)
+        return array
+
+    def as_array(self):
         """Return the container as an array of the shape that it told, or raise."""
         array = _as_array(self.container)
         if array is None or array.shape != self.shape:
             kind = type(self.container).__name__
-            raise ValueError(f"X must hold numbers in the shape that it tells, got a {kind}.")
-        _check_dtypes(array)
+            raise ValueError(f"X must be readable in the shape that it tells, got a {kind}.")
         return array
 
 

@@ -39,17 +39,20 @@ def checked_groups(groups, n_rows):
     return groups
 
 
+def people_of_rows(groups):
+    """Return the number of the person of each row; no error shows a label."""
+    with suppress(Exception):  # what a label raises would tell about it
+        return people_of(groups)
+    raise TypeError("groups must hold hashable labels, such as numbers or strings.")
+
+
 def weights_of_rows(groups):
     """Return the weight of each row, and the number of people.
 
     The rows of a person share `RECORD_WEIGHT` exactly, and nobody else's rows change their weights.
     Who is whose is told by the rule of `reading.labels`.
     """
-    codes = None
-    with suppress(Exception):  # what a label raises would tell about it
-        codes = people_of(groups)
-    if codes is None:
-        raise TypeError("groups must hold hashable labels, such as numbers or strings.")
+    codes = people_of_rows(groups)
 
     n_rows_of = np.bincount(codes)
     share, left_over = np.divmod(RECORD_WEIGHT, np.maximum(n_rows_of, 1))

@@ -69,13 +69,21 @@ def people_of(labels):
 
     It raises whatever comparing the labels raises, which may show one.
     """
-    codes, is_missing = _codes_of(labels)
-    if codes.shape != (len(labels),):
-        raise ValueError("an array has another shape than its container")
-    codes = _small(codes)
+    codes, is_missing = codes_of(labels)
     if is_missing.any():
         codes[is_missing] = codes.max() + 1 + np.arange(np.count_nonzero(is_missing))
     return codes
+
+
+def codes_of(labels):
+    """Return a code for each label, equal for equal labels, and whether the label is missing.
+
+    Codes are whole numbers from 0 on. Missing labels have arbitrary codes.
+    """
+    codes, is_missing = _codes_of(labels)
+    if codes.shape != (len(labels),):
+        raise ValueError("an array has another shape than its container")
+    return _small(codes), is_missing
 
 
 # Each of the functions below returns an integer for each label, and whether the label is missing.

@@ -18,6 +18,7 @@ from dpq_sklearn.mechanisms.prior import Prior
 from dpq_sklearn.reading.containers import checked_column, checked_table, read_matrix
 from dpq_sklearn.reading.descriptions import read_description
 from dpq_sklearn.reading.shared_memory import share_memory
+from dpq_sklearn.releases.request import even_probabilities
 
 
 def priors_of_features(prior, n_features, names=None):
@@ -95,18 +96,8 @@ def _of_transformer(transformer):
         )
 
     if hasattr(transformer, "bin_edges_"):
-        if getattr(transformer, "strategy", "quantile") != "quantile":
-            raise ValueError(
-                "prior must have edges at quantiles, got a transformer with "
-                f"strategy={transformer.strategy!r}."
-            )
-        inner = [edges[1:-1] for edges in transformer.bin_edges_]
-        return [
-            Prior.of_release(np.arange(1, edges.size + 1) / (edges.size + 1), edges)
-            if edges.size
-            else None
-            for edges in inner
-        ]
+        edges = [edges[1:-1] for edges in transformer.bin_edges_]
+        return list(map(_of_edges, edges, _shares_below(transformer, edges)))
     if hasattr(transformer, "quantiles_") and hasattr(transformer, "references_"):
         references = np.asarray(transformer.references_)
         is_inside = (references > 0) & (references < 1)
@@ -119,6 +110,32 @@ def _of_transformer(transformer):
         "a DPKBinsDiscretizer or DPQuantileTransformer returns, got "
         f"{shown(transformer)}."
     )
+
+
+def _shares_below(transformer, inner_edges):
+    """Return the share of the rows below the inner edges of each feature, NaN if it is not known.
+
+    Raise if no edge is a quantile.
+    """
+    if hasattr(transformer, "_shares_below_edges"):
+        shares = transformer._shares_below_edges()
+    elif transformer.strategy == "quantile":
+        shares = [np.array(even_probabilities(edges.size + 1)) for edges in inner_edges]
+    else:
+        shares = [np.full(edges.size, np.nan) for edges in inner_edges]
+
+    if not np.isfinite(np.concatenate(shares)).any():
+        raise ValueError(
+            "prior must have edges at quantiles, got a transformer with "
+            f"strategy={transformer.strategy!r}."
+        )
+    return shares
+
+
+def _of_edges(edges, shares):
+    """Return the prior of a feature from its edges at quantiles, None if it has none."""
+    known = np.isfinite(shares)
+    return Prior.of_release(shares[known], edges[known]) if known.any() else None
 
 
 def _of_quantiles(probabilities, values):

@@ -16,6 +16,7 @@ from dpq_sklearn.engine.lazy_columns import LazyColumns
 from dpq_sklearn.engine.ranks import sums_of_weights
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
+from dpq_sklearn.reading.categories import count_columns, merged_counts
 from dpq_sklearn.reading.containers import (
     fill_columns,
     read_matrix,
@@ -62,6 +63,10 @@ class Table:
 
         weights, n_people = weights_of_rows(self.groups)
         return Records(self._weighted(X, weights, grid), n_people)
+
+    def count_categories(self):
+        """Return the number of records with each category, for each column."""
+        return count_columns(self.X, self.groups)
 
     def _on_lattices(self, X, grid):
         """Return the numbers, those of columns on a lattice rounded to it: row by row."""
@@ -170,6 +175,16 @@ class Batches:
             for table, groups in self.tables_and_groups:
                 n_records += self._add(read_matrix(table), groups, builders)
         return Records.of_summaries([builder.summary() for builder in builders], grid, n_records)
+
+    def count_categories(self):
+        """Return the number of records with each category of all batches, for each column."""
+        with self.progress:
+            return merged_counts(map(self._counted, self.tables_and_groups))
+
+    def _counted(self, table_and_groups):
+        counts = count_columns(*table_and_groups)
+        self.progress.advance(table_and_groups[0].shape[0])
+        return counts
 
     def _add(self, X, groups, builders):
         """Summarize a batch; return how many rows or people it has."""

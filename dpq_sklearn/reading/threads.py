@@ -3,12 +3,26 @@
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Integral
 
 import numpy as np
 from joblib import effective_n_jobs
 
+from dpq_sklearn.checks import shown
+
 _SECONDS_BETWEEN_LINES = 0.5
 _COLUMNS_AT_ONCE = 8
+
+
+def check_n_jobs(n_jobs: int | None) -> None:
+    """Raise if joblib does not accept `n_jobs`. Call it before a release is paid."""
+    try:
+        if n_jobs is None or isinstance(n_jobs, Integral):
+            effective_n_jobs(n_jobs)
+            return
+    except ValueError:
+        pass
+    raise ValueError(f"n_jobs must be None or an integer other than 0, got {shown(n_jobs)}.")
 
 
 def in_threads(function, arguments, n_jobs):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
+from itertools import compress
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class Plan:
 
     request: Request
     grid: Grid
-    budgets: tuple  # one for each column
+    budgets: tuple  # one for each column; None if nothing is drawn from it
     count_budget: Budget | None  # that of the number of rows
     loss: PrivacyLoss
 
@@ -80,8 +81,11 @@ class Plan:
         return [values[kind] for kind in of_columns]
 
     def read(self, source):
-        """Return the records of a source: ranks on the grid of this plan, and their number."""
-        return source.read(self.grid)
+        """Return the records of a source: ranks on the grid of this plan, and their number.
+
+        A plan that releases nothing reads nothing: the result is None then.
+        """
+        return None if self.request.is_free else source.read(self.grid)
 
     def draw(self, records, randomness):
         """Return the `Release`: the count first, then the quantiles.
@@ -107,6 +111,9 @@ class Plan:
         `n_rows` is that of all rows and `counts` are those of columns, or None.
         """
         request = self.request
+        if not any(request.is_drawn):
+            return Release([np.empty(0) for _ in request.columns], n_rows, self)
+
         cells = draw_columns(
             request.mechanisms,
             records.ranks,
@@ -124,7 +131,11 @@ class Plan:
     def _noise(self):
         """The noise of each column, as `parts_of_gaps` wants it."""
         return np.array(
-            self.map_columns(lambda column, found: noise_in_gaps(column.probabilities, found))
+            self.map_columns(
+                lambda column, found: (
+                    noise_in_gaps(column.probabilities, found) if found.size else np.nan
+                )
+            )
         )
 
 
@@ -226,17 +237,38 @@ class CountPlan:
 @lru_cache(maxsize=64)  # a fit is repeated many times in a search, and warnings try out other plans
 def plan_quantiles(request):
     """Return the plan of a request by the account that promises the least error."""
+    if request.is_free:
+        return _free_plan(request)
+
     account = min(_accounts(request), key=partial(_predicted_error, request))
     count_budget = account.count_budget
     count_noises = [] if count_budget is None else [CountNoise(count_budget)]
     return _plan(request, account, account.budgets, count_noises)
 
 
-def _plan(request, account, budgets, count_noises):
+def _free_plan(request):
+    """Return the plan that releases nothing, and costs nothing."""
+    return Plan(
+        request=request,
+        grid=_grid(request),
+        budgets=(None,) * len(request.columns),
+        count_budget=None,
+        loss=PrivacyLoss(eps=0.0, delta=0.0, rho=0.0, neighbours=request.neighbours),
+    )
+
+
+def _grid(request):
+    return make_grid(request.bounds, request.resolution, request.decimals)
+
+
+def _plan(request, account, budgets_of_drawn, count_noises):
     """Return the plan of the quantiles, whose loss is theirs and that of counts with these noises.
 
-    `budgets` are those of the quantiles of each column.
+    `budgets_of_drawn` are those of the quantiles of each column that is drawn.
     """
+    next_budget = iter(budgets_of_drawn)
+    budgets = tuple(next(next_budget) if is_drawn else None for is_drawn in request.is_drawn)
+
     columns = list(zip(request.mechanisms, request.probabilities, budgets, strict=True))
     costs = [of_column(mechanism.cost, *column) for mechanism, *column in columns]
     events = [
@@ -248,7 +280,7 @@ def _plan(request, account, budgets, count_noises):
 
     return Plan(
         request=request,
-        grid=make_grid(request.bounds, request.resolution, request.decimals),
+        grid=_grid(request),
         budgets=budgets,
         count_budget=account.count_budget,
         loss=replace(loss, mechanism=request.mechanism_name, events=counted(events)),
@@ -272,8 +304,9 @@ def _accounts(request):
     count_is_apart = request.count is CountRole.CHOOSES and not request.is_added_up
 
     accounts = sums(total, shares, count_budget, count_is_apart)
-    if total.delta > 0 and not request.is_added_up:
-        compose = partial(request.mechanism.composed_budgets, request.probabilities, shares)
+    if total.delta > 0 and shares and not request.is_added_up:
+        probabilities = tuple(filter(None, request.probabilities))
+        compose = partial(request.mechanism.composed_budgets, probabilities, shares)
         composed = optimal_composition(total, compose, count_budget, count_is_apart)
         if composed is not None:
             accounts.append(composed)
@@ -283,8 +316,12 @@ def _accounts(request):
 
 def _predicted_error(request, account):
     """Return the sum of the errors of all columns, a little more if a delta is spent for it."""
-    budgets = account.budgets[: len(request.columns)]  # those of counts may follow
-    columns = Counter(zip(request.mechanisms, request.probabilities, budgets, strict=True))
+    columns = zip(request.mechanisms, request.probabilities, strict=True)
+    drawn = compress(columns, request.is_drawn)
+    # The budgets of counts may follow those of quantiles.
+    columns = Counter(
+        (*column, budget) for column, budget in zip(drawn, account.budgets, strict=False)
+    )
     error = math.fsum(
         of_column(mechanism.typical_error, *column) * n
         for (mechanism, *column), n in columns.items()

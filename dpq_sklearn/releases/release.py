@@ -15,6 +15,7 @@ import numpy as np
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.engine.random import Randomness
 from dpq_sklearn.ledger.ledger import charge
+from dpq_sklearn.releases.categories import CategoryPlan, PublicCategories
 from dpq_sklearn.releases.plans import CountPlan, DescriptionPlan, Plan, PlanChoice
 
 
@@ -22,7 +23,7 @@ from dpq_sklearn.releases.plans import CountPlan, DescriptionPlan, Plan, PlanCho
 class PaidPlan:
     """A plan whose price is paid: the only thing that `release` takes."""
 
-    plan: Plan | PlanChoice | DescriptionPlan | CountPlan
+    plan: Plan | PlanChoice | DescriptionPlan | CountPlan | CategoryPlan | PublicCategories
     randomness: Randomness
     loss: PrivacyLoss  # what was paid
 
@@ -30,7 +31,8 @@ class PaidPlan:
 def pay(plan, ledger, randomness, **description):
     """Charge the ledger, if there is one, or raise; before data are read.
 
-    The `description` is public: what is released, of which columns, and details.
+    The `description` is public: what is released, of which columns, and details. A plan that reads
+    nothing costs nothing, and the ledger says so.
     """
     price = replace(plan.loss, os_randomness=randomness.from_os, time=_now())
     loss = charge(ledger, price, **description)

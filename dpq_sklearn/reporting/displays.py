@@ -10,7 +10,6 @@ from dpq_sklearn.composites.inside import is_private
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
 from dpq_sklearn.optional import optional_module
 from dpq_sklearn.reading.containers import checked_table, read_matrix
-from dpq_sklearn.releases.request import even_probabilities
 
 # Colours that survive colour blindness (Okabe, Ito) and a dark background.
 PRIVATE = "#0072B2"
@@ -32,7 +31,7 @@ class DPQuantileDisplay:
     values : ndarray of shape (n_quantiles,)
         The released quantiles.
     shares : ndarray of shape (n_quantiles,)
-        The share of the data that lies below each.
+        The share of the data that lies below each; NaN for edges of equal width.
     errors : ndarray of shape (n_quantiles,) or None, default=None
         Twice the standard deviation of each share; None draws no band.
     kind : {"cdf", "bins"}, default="cdf"
@@ -108,7 +107,7 @@ class DPQuantileDisplay:
         if hasattr(estimator, "bin_edges_"):
             kind = "bins"
             values = released
-            shares = np.array(even_probabilities(values.size + 1))
+            shares = estimator._shares_below_edges()[index]
             errors = estimator.rank_error_[index]
         else:
             kind = "cdf"
@@ -118,7 +117,8 @@ class DPQuantileDisplay:
             n_tail_knots = (values.size - released.size) // 2
             errors = np.pad(estimator.rank_error_[:, index], n_tail_knots, mode="edge")
 
-        band = 2 * errors / (estimator.n_rows_ if n_rows is None else n_rows)
+        n_rows = estimator.n_rows_ if n_rows is None else n_rows
+        band = 2 * errors / (n_rows or np.nan)  # a fit that drew nothing has no number of rows
         if np.isnan(band).all():  # of "agg_tree" nobody knows it
             band = None
         display = cls(values, shares, errors=band, kind=kind, name=name, x_public=x_public)
@@ -164,8 +164,16 @@ class DPQuantileDisplay:
             bars = np.abs(self._band() - self.shares)
             style["label"] += ", noise (2 sd)"
 
-        self.ax_.vlines(self.values, 0, self.shares, color=PRIVATE, alpha=0.6)
-        self.ax_.errorbar(self.values, self.shares, bars, **style)
+        is_known = np.isfinite(self.shares)
+        if is_known.any():
+            shares = self.shares[is_known]
+            bars = None if bars is None else bars[:, is_known]
+            self.ax_.vlines(self.values[is_known], 0, shares, color=PRIVATE, alpha=0.6)
+            self.ax_.errorbar(self.values[is_known], shares, bars, **style)
+        if not is_known.all():
+            style = {"color": _PUBLIC, "linestyle": "dashed", "label": "edges of equal width"}
+            self.ax_.vlines(self.values[~is_known], 0, 1, **style)
+
         return "private bin edges"
 
     def _band(self):

@@ -153,7 +153,10 @@ def _released(part):
     rows = tuple(
         (str(name), _numbers(of_feature)) for name, of_feature in zip(names, values, strict=True)
     )
-    about = f"{type(estimator).__name__}, from about {estimator.n_rows_:,} rows (a noisy count)."
+    origin = "public facts alone: no rows were read"
+    if estimator.n_rows_ is not None:
+        origin = f"about {estimator.n_rows_:,} rows (a noisy count)"
+    about = f"{type(estimator).__name__}, from {origin}."
     return Section(f"Released: {part.name}", (about, Table(("feature", "private numbers"), rows)))
 
 

@@ -19,6 +19,7 @@ from dpq_sklearn.reading.groups import neighbours_of
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.quantities import names_of, table_of_quantities
 from dpq_sklearn.reading.schema import dtypes_of
+from dpq_sklearn.reading.threads import check_n_jobs
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, Request
@@ -72,7 +73,7 @@ def dp_describe(
         Public rows with the same columns, or an earlier release: a description, or a fitted
         transformer. The quantiles are looked for where the prior has them, at no cost. Never pass a
         part of `table`, or anything that was computed from it without privacy.
-    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
+    mechanism : {"aq", "agg_tree", "auto"}, default="aq"
         What finds the quantiles, as in :func:`dp_quantiles`.
     groups : array-like of shape (n_samples,), str or None, default=None
         Whose row each one is, as in :meth:`DPKBinsDiscretizer.fit`: the promise is for people then,
@@ -126,10 +127,11 @@ def dp_describe(
     if np.any(np.diff(probabilities) == 0):
         raise ValueError(f"percentiles must be distinct, got {shown(percentiles)}.")
     budget = TotalBudget(eps, delta, rho)
-    checked_mechanism(mechanism, with_groups=groups is not None)
+    checked_mechanism(mechanism)
     if isinstance(decimals, str) and decimals != "schema":
         checked_decimals(decimals)  # it raises
     randomness = make_randomness(random_state)
+    check_n_jobs(n_jobs)
 
     with no_data_in_frames():
         refuse_private_rows(prior, table)

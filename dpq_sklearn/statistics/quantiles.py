@@ -63,15 +63,13 @@ def dp_quantiles(
         Public numbers of the same kind, or quantiles that were released before. The quantiles are
         looked for where these have them, at no cost. Never pass a part of `x`, or anything that was
         computed from it without privacy.
-    mechanism : {"aq", "joint_exp", "ind_exp", "agg_tree", "auto"}, default="aq"
+    mechanism : {"aq", "agg_tree", "auto"}, default="aq"
         "aq" is ApproximateQuantiles. "agg_tree" adds noise to counts, which is better for many
         quantiles where `decimals` and `bounds` leave few points: "auto" uses it where that is so.
-        "joint_exp" (all quantiles at once) and "ind_exp" (every quantile on its own) are there for
-        comparison.
     groups : array-like of shape (n_samples,) or None, default=None
         Whose row each one is: any hashable labels, a missing one is a person of its own. Each of a
         person's k rows then weighs 1/k, NaN included, and the promise is for people. None is for
-        rows. "joint_exp" takes no groups.
+        rows.
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
         anyone who knows the seed can remove the noise.
@@ -110,7 +108,7 @@ def dp_quantiles(
     probabilities = checked_probabilities(q, "q")
     ascending, inverse = np.unique(probabilities, return_inverse=True)
     budget = TotalBudget(eps, delta, rho)
-    checked_mechanism(mechanism, with_groups=groups is not None)
+    checked_mechanism(mechanism)
     bounds = checked_bounds(bounds)
     is_schema = isinstance(decimals, str) and decimals == "schema"
     if not is_schema:

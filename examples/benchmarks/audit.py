@@ -35,7 +35,6 @@ CLAIMS = {"eps": 2.0, "rho": 0.5}
 SLOWNESS = {
     "dask": 64,
     "batches": 8,
-    "joint_exp": 4,
     "auto": 4,
     "agg_tree": 128,
     "dp_count": 2,
@@ -51,7 +50,7 @@ ORDERS = np.array([1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0])
 # median from the wide range below to the narrow one above. The less of the base measure lies above,
 # the better can a large eps be seen, and the more samples are needed.
 FAR, NEAR = 1e9, 30.2  # 3% and 20% of the measure are above
-FAR_OF_JOINT_EXP, NEAR_OF_JOINT_EXP = 2.7e16, 7e9  # 5% and 20%: it has another measure
+FAR_OF_COUNTS, NEAR_OF_COUNTS = 2.7e16, 7e9  # 5% and 20%: it has another measure
 LARGER = 5e18
 
 
@@ -184,23 +183,17 @@ def all_audits():
     audits = []
     for unit in CLAIMS:
         one = FAR if unit == "eps" else NEAR
-        one_of_joint_exp = FAR_OF_JOINT_EXP if unit == "eps" else NEAR_OF_JOINT_EXP
-        of_auto = NEAR_OF_JOINT_EXP if unit == "eps" else NEAR  # it takes AQ for rho
+        one_of_counts = FAR_OF_COUNTS if unit == "eps" else NEAR_OF_COUNTS
+        of_auto = NEAR_OF_COUNTS if unit == "eps" else NEAR  # it takes AQ for rho
         audits += [
             Audit("aq, 1 quantile", unit, wide_table("aq", unit), one),
-            Audit("joint_exp, 1 quantile", unit, wide_table("joint_exp", unit), one_of_joint_exp),
-            Audit("ind_exp, 1 quantile", unit, wide_table("ind_exp", unit), one),
-            Audit("agg_tree, 1 quantile", unit, wide_table("agg_tree", unit), one_of_joint_exp),
+            Audit("agg_tree, 1 quantile", unit, wide_table("agg_tree", unit), one_of_counts),
             Audit("aq, 2 quantiles", unit, wide_table("aq", unit, 2)),
             Audit("auto, 2 quantiles", unit, wide_table("auto", unit, 2), of_auto),
-            Audit("ind_exp, 2 quantiles", unit, wide_table("ind_exp", unit, 2)),
             Audit("aq, 2 features", unit, wide_table("aq", unit, n_features=2)),
-            Audit("ind_exp, 2 features", unit, wide_table("ind_exp", unit, n_features=2)),
         ]
-        audits += [
-            Audit(f"{name}, people", unit, wide_table(name, unit, fit=fit_people), one, 3)
-            for name in ("aq", "ind_exp")
-        ]
+        of_people = wide_table("aq", unit, fit=fit_people)
+        audits.append(Audit("aq, people", unit, of_people, one, 3))
         in_batches = wide_table("aq", unit, fit=fit_people_in_batches)
         audits.append(Audit("batches, aq, people", unit, in_batches, NEAR, 3))
         if find_spec("dask") is not None:

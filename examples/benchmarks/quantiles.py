@@ -16,7 +16,6 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.mechanisms.aq import ApproximateQuantiles
-from dpq_sklearn.mechanisms.joint_exp import JointExponential
 
 
 def uniform_quantiles(m):
@@ -57,14 +56,6 @@ def main():
         release = release_of(ApproximateQuantiles(), sorted_ranks(rng, n), q)
         (after_sorting,) = best_seconds((release,))
         print(f"n = {n:<10,} {after_sorting * 1e3:6.1f} ms")
-
-    ranks = sorted_ranks(rng, 10**5)
-    header("JointExp, n = 1e5, from the sorted column to 4 quantiles", "all records")
-    near, everything = (
-        release_of(mechanism, ranks, uniform_quantiles(4))
-        for mechanism in (JointExponential(), JointExponential(spare_bits=3e5))
-    )
-    compare("only records within reach of their targets", near, everything)
 
     x = rng.normal(0, 5, 10**7)
     for m in (1, 63):

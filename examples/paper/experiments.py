@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from ind_exp import IndependentExponential
+from joint_exp import JointExponential
 from published_aq import published_aq
 from published_joint_exp import published_joint_exp
 from tables import SHOWN_M
@@ -18,8 +20,12 @@ from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.forecast.worst_cases import rank_error_bound
+from dpq_sklearn.mechanisms import registry
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.request import Column, Request
+
+# The baselines keep the package's protocol of mechanisms, so `dp_quantiles` can run them by name.
+registry.MECHANISMS.update(joint_exp=JointExponential(), ind_exp=IndependentExponential())
 
 DOMAIN = (-100.0, 100.0)
 N_RECORDS = 1000

@@ -50,12 +50,13 @@ class JointExponential(Mechanism):
     cell_bits: int = 34  # a cell has 2^cell_bits positions: no two records share one
     spare_bits: float = 34.0  # all floors together weigh at most 2^-spare_bits of a perfect choice
 
-    # A record is at one position; parts of records would need their own intervals.
-    takes_weights = False
     takes_priors = False
 
     def draw(self, ranks, probabilities, budgets, randomness, priors=None):
         """Return the cells of positions that are drawn at once.
+
+        Every record must have weight 1: each is at one position, and parts of records would need
+        intervals of their own.
 
         Privacy
         -------

@@ -6,13 +6,14 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from ind_exp import IndependentExponential
 
 from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.accounting.composition import adaptive_delta
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
+from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms import aq as aq_module
-from dpq_sklearn.mechanisms.ind_exp import IndependentExponential
 from tests.enumeration import (
     datasets,
     hockey_stick,
@@ -37,8 +38,20 @@ from tests.mechanism_helpers import (
     worst_eps_of,
     worst_rho_of,
 )
+from tests.test_own_enumeration import QUANTILES as SOME
+from tests.test_own_enumeration import (
+    all_datasets,
+    largest_log_ratio,
+    own_chances,
+    with_one_more,
+)
 
 IND = IndependentExponential()
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
 
 
 def cell_chances(weights, grid, quantiles, budget):
@@ -248,3 +261,71 @@ def test_a_budget_too_small_to_be_guaranteed_is_refused():
     assert IND.typical_error([0.3, 0.6], Budget(1e-10, "eps")) < math.inf
     for unit in ("eps", "rho", "draw"):
         assert_refuses(IND, [0.3, 0.6], Budget(1e-13 if unit != "rho" else 1e-25, unit))
+
+
+# The same from the definition: plain loops of their own.
+
+
+def own_joint(counts, measures, quantiles, eps):
+    """{ascending cells: probability}, with an equal part of eps for each quantile."""
+    of_quantiles = [own_chances(counts, measures, q, eps / len(quantiles)) for q in quantiles]
+    joint = {}
+    for cells in itertools.product(range(len(counts)), repeat=len(quantiles)):
+        chance = math.prod(of[cell] for of, cell in zip(of_quantiles, cells, strict=True))
+        outcome = tuple(sorted(cells))
+        joint[outcome] = joint.get(outcome, 0.0) + chance
+    return joint
+
+
+@pytest.mark.parametrize("quantiles", SOME, ids=str)
+@pytest.mark.parametrize("grid", [tiny_grid(4, 2), lumpy_grid(2, n_cells=4)], ids=["even", "lumpy"])
+def test_weights_of_ind_exp_are_those_of_the_definition(quantiles, grid):
+    """The base measure is what the mechanism draws by where there are no records."""
+    small = all_datasets(4, 2)
+    weights = np.array(small) * RECORD_WEIGHT
+    found = cell_chances(weights, grid, quantiles, Budget(2.0, "eps"))
+    measures = found[0, 0]
+    for counts, of_dataset in zip(small, found, strict=True):
+        for q, chances in zip(quantiles, of_dataset, strict=True):
+            expected = own_chances(counts, measures, q, 2.0 / len(quantiles))
+            np.testing.assert_allclose(chances, expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("quantiles", SOME, ids=str)
+@pytest.mark.parametrize("measures", [(1, 1, 1, 1), (4, 1, 4, 1), (1e-6, 1, 1, 1e-3)], ids=str)
+@pytest.mark.parametrize("eps", [0.3, 2.0])
+def test_ind_exp_is_within_eps_by_its_definition(quantiles, measures, eps):
+    worst = max(
+        largest_log_ratio(
+            own_joint(counts, measures, quantiles, eps), own_joint(more, measures, quantiles, eps)
+        )
+        for counts in all_datasets(4, 2)
+        for more in with_one_more(counts)
+    )
+    assert worst <= eps * (1 + 1e-12)
+
+
+def test_the_definition_of_ind_exp_comes_near_to_eps():
+    """So the test above would notice 1.3 eps: the record leads away from a likely cell."""
+    measures = (1.0, 1e-9, 1e-9, 1e-9)
+    one, other = (own_joint((0, 0, 5, n), measures, [0.5], 2.0) for n in (0, 1))
+    assert 0.999 * 2.0 < largest_log_ratio(one, other) <= 2.0
+
+
+def test_draws_of_ind_exp_follow_the_definition_and_betray_another_eps():
+    counts, quantiles, n_draws = (2, 0, 3, 1), [0.25, 0.5], 8000
+    grid = tiny_grid(4, 2)
+    ranks = ranks_of_weights([np.array(counts) * RECORD_WEIGHT] * n_draws, grid)
+    nothing = np.zeros((1, 4), dtype=np.int64)
+    measures = cell_chances(nothing, grid, quantiles, Budget(2.0, "eps"))[0, 0]
+
+    def p_value_of(eps, seed):
+        drawn = IND.draw(
+            ranks, [quantiles] * n_draws, [Budget(eps, "eps")] * n_draws, make_randomness(seed)
+        )
+        cells, n_drawn = np.unique(np.array(drawn), axis=0, return_counts=True)
+        expected = own_joint(counts, measures, quantiles, 2.0)
+        return p_value(dict(zip(map(tuple, cells.tolist()), n_drawn, strict=True)), expected)
+
+    assert p_value_of(2.0, seed=1) > 1e-3
+    assert p_value_of(2.6, seed=2) < 1e-3

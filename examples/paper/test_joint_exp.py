@@ -6,6 +6,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from joint_exp import (
+    JointExponential,
+    JointWeights,
+    draw_between,
+    record_offsets,
+    sliding_sums,
+    spread_offsets,
+)
 from scipy.stats import chisquare
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget
@@ -14,14 +22,6 @@ from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
-from dpq_sklearn.mechanisms.joint_exp import (
-    JointExponential,
-    JointWeights,
-    draw_between,
-    record_offsets,
-    sliding_sums,
-    spread_offsets,
-)
 from dpq_sklearn.reading.summaries import Summary, summarize
 from tests.enumeration import (
     cell_distribution,
@@ -53,6 +53,11 @@ JOINT = JointExponential()
 FIFTHS = [0.2, 0.4, 0.6, 0.8]
 # A twelfth of 12 is a little less than 1, by so little that its remainder is rounded to 1.
 QUANTILES = {**QUANTILES, "fifths": FIFTHS, "rounded": [1 / 12, 1 / 2]}
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
 
 
 def tiny_joint(cell_bits=0, spare_bits=34.0):

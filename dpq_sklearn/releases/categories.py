@@ -1,0 +1,103 @@
+"""The plan of a release of categories: which labels of each column may be known."""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpq_sklearn.accounting.budgets import TotalBudget, feature_shares
+from dpq_sklearn.accounting.events import counted
+from dpq_sklearn.accounting.losses import PrivacyLoss
+from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.checks import shown
+from dpq_sklearn.engine.random import Randomness
+from dpq_sklearn.mechanisms.partition_selection import PartitionSelection
+from dpq_sklearn.reading.categories import order_of
+
+# The shares of the columns are rounded to nearest, and may sum to a little more than 1.
+_ROUNDING = 2.0**-40
+
+
+@dataclass(frozen=True)
+class CategoryPlan:
+    """A selection among the categories of each column."""
+
+    selections: tuple[PartitionSelection, ...]  # one for each column
+    loss: PrivacyLoss
+
+    def read(self, source) -> list[Counter]:
+        """Return the exact number of records with each category, for each column."""
+        return source.count_categories()
+
+    def draw(self, counts: list[Counter], randomness: Randomness) -> list[list[Hashable]]:
+        """Return the categories of each column that are released, in the public order.
+
+        Privacy
+        -------
+        Neighbours: one row, or all rows of a person, added or removed. Such a record counts for at
+        most one category of each column, so the selection of a column costs the (eps, delta) of
+        that column, and all selections together cost at most `loss`, the sums of both.
+        """
+        pairs = zip(self.selections, counts, strict=True)
+        return [_drawn(selection, of_column, randomness) for selection, of_column in pairs]
+
+
+def _drawn(selection, counts, randomness):
+    ordered = sorted(counts, key=order_of)
+    n_records = np.array([counts[category] for category in ordered], dtype=np.int64)
+    is_kept = selection.draw(n_records, randomness)
+    return [category for category, kept in zip(ordered, is_kept, strict=True) if kept]
+
+
+@dataclass(frozen=True)
+class PublicCategories:
+    """Categories that are public: nothing is read, and nothing is spent."""
+
+    categories: list[list[Hashable]]  # of each column
+    loss: PrivacyLoss
+
+    def read(self, source) -> None:
+        """Read nothing."""
+
+    def draw(self, counts: None, randomness: Randomness) -> list[list[Hashable]]:
+        """Return the public categories."""
+        return self.categories
+
+
+def plan_categories(
+    n_columns: int,
+    budget: TotalBudget,
+    *,
+    weights: Sequence[float] | None = None,
+    neighbours: Neighbours = Neighbours.ROWS,
+) -> CategoryPlan:
+    """Return the plan of a release of the categories of columns, which share eps and delta."""
+    eps = budget.eps
+    if eps is None or not budget.delta > 0:
+        raise ValueError(
+            "delta must be > 0 to find categories privately, because a category that one record "
+            f"has must not be released with certainty, got delta={shown(budget.delta)}. Public "
+            "categories need no delta."
+        )
+
+    shares = feature_shares(weights or [1.0] * n_columns) * (1 - _ROUNDING)
+    selections = tuple(
+        PartitionSelection(eps * share, budget.delta * share) for share in shares.tolist()
+    )
+    loss = PrivacyLoss(
+        eps=eps,
+        delta=budget.delta,
+        rho=float("inf"),
+        neighbours=neighbours,
+        mechanism="partition selection",
+        events=counted(selection.event() for selection in selections),
+    )
+    return CategoryPlan(selections, loss)
+
+
+def public_categories(
+    categories: list[list[Hashable]], neighbours: Neighbours = Neighbours.ROWS
+) -> PublicCategories:
+    """Return the plan for public categories, which costs nothing."""
+    return PublicCategories(categories, PrivacyLoss(0.0, 0.0, 0.0, neighbours=neighbours))
