@@ -5,7 +5,7 @@ bin should hold. It is what the rank deviation of the mechanism says if the draw
 likely that is depends on what is publicly known of the column. The number of rows is itself a
 released, noisy count. `n_bins="auto"`, the warning after a fit, its advice, `quality_report` and
 `suggest_n_bins` all follow this rule. The constants were fitted to measured errors:
-docs/accuracy_and_speed.md says to which.
+docs/accuracy.md says to which.
 """
 
 import sys

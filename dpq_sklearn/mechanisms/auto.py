@@ -1,7 +1,7 @@
 """The mechanism "auto": AQ, or counts over a short lattice where they promise the smaller error.
 
 Only public facts are looked at: the quantiles, the budget, and how many points lattice and bounds
-leave. docs/accuracy_and_speed.md says how far measurements bear the choice out.
+leave. docs/accuracy.md says how far measurements bear the choice out.
 """
 
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ say little cost little.
 Two quantiles that are drawn at once, where no scale is known, tell each other's: the *rings* of
 their places should not be far apart (`engine.pairs.affinity`).
 
-The constants were tuned on the data named in docs/accuracy_and_speed.md.
+The constants were tuned on the data named in docs/accuracy.md.
 """
 
 from functools import lru_cache

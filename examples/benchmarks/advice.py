@@ -1,6 +1,6 @@
 """What does each step buy that the warning after a fit names? Errors, and a model behind the bins.
 
-    python examples/benchmarks/advice.py [--fits 30] [--rows 300] [--eps 1]
+    python examples/benchmarks/measured.py advice
 
 Tables with 12 columns of different kinds, and a label that goes by the ranks of their values. The
 bins are fitted on so many private rows, and the logistic regression behind them as well; accuracy
@@ -8,17 +8,16 @@ is that on 5,000 other rows. Errors are in bins: the mean of the errors in rank,
 of enough data predicts for so many rows.
 """
 
-import argparse
-import warnings
-
 import numpy as np
+from results import Number, Table
 from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning
+from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.forecast.enough_data import errors_in_bins
 
+N_ROWS, EPS = 300, 1.0
 N_OTHER_ROWS = 5000
 N_PUBLIC_ROWS = 100
 # How each column is drawn, its decimals if they are known, and bounds that a person would name.
@@ -96,7 +95,7 @@ def results(n_rows, eps, n_fits):
         X, y = labelled_rows(rng, n_rows + N_OTHER_ROWS)
         for step, parameters in steps(eps, rows_of(rng, N_PUBLIC_ROWS)).items():
             used = slice(None, None, 2 if step == "half of the features" else 1)
-            binner = DPKBinsDiscretizer(**parameters)
+            binner = DPKBinsDiscretizer(random_state=fit, **parameters)
             model = make_pipeline(binner, LogisticRegression(C=0.3, max_iter=1000))
             model.fit(X[:n_rows, used], y[:n_rows])
 
@@ -112,22 +111,21 @@ def results(n_rows, eps, n_fits):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fits", type=int, default=30)
-    parser.add_argument("--rows", type=int, default=300)
-    parser.add_argument("--eps", type=float, default=1.0)
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore", PrivacyNoiseWarning)
+def measure(trials):
+    """Return the accuracy of the model and the errors in bins, after each step."""
+    rows = {}
+    for step, of_fits in results(N_ROWS, EPS, trials).items():
+        accuracy, measured, predicted = np.transpose(of_fits)
+        rows[step] = [
+            Number.of(accuracy, 3),
+            Number.of(measured, 2),
+            Number(predicted[0], 0.0, 2),
+        ]
 
-    found = results(arguments.rows, arguments.eps, arguments.fits)
-    print(f"{arguments.rows} x {len(COLUMNS)}, eps = {arguments.eps:g}, {arguments.fits} fits")
-    print(f"{'':26} {'accuracy':>8} {'s.e.':>6}   bins off: {'measured':>8} {'predicted':>9}")
-    for step, of_fits in found.items():
-        accuracy, measured, predicted = np.mean(of_fits, axis=0)
-        deviation = np.std(of_fits, axis=0, ddof=1)[0] / np.sqrt(len(of_fits))
-        print(f"{step:26} {accuracy:8.3f} {deviation:6.3f} {measured:20.2f} {predicted:9.2f}")
-
-
-if __name__ == "__main__":
-    main()
+    return Table(
+        title=f"{N_ROWS} rows of {len(COLUMNS)} features, eps={EPS:g}: a logistic regression "
+        "behind the bins, and the error of an edge in bins.",
+        columns=["", "accuracy", "measured error", "expected error"],
+        rows=rows,
+        trials=trials,
+    )

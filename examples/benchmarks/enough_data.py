@@ -1,6 +1,6 @@
 """Does the rule of enough data say how far off edges are? Measured errors beside expected ones.
 
-    python examples/benchmarks/enough_data.py [--columns 60] [--rows 300]
+    python examples/benchmarks/measured.py enough_data
 
 For each kind of columns, what is publicly known of them, some numbers of bins and some budgets: the
 mean of the errors in rank of many columns of this kind, in bins, over what the rule expects.
@@ -9,13 +9,11 @@ below a tenth of a bin are left out. The constants of the rule were fitted to th
 others, and the tables of scikit-learn, were left out of the fit.
 """
 
-import argparse
-import warnings
-
 import numpy as np
+from results import Number, Table
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
-from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyNoiseWarning
+from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer
 from dpq_sklearn.forecast.enough_data import errors_in_bins
 
 # How columns are drawn, their decimals if they have any, and bounds that a person would name.
@@ -73,6 +71,7 @@ KNOWN = ("nothing", "bounds", "decimals", "bounds and decimals", "100 public row
 # The eps of a column times the rows, for numbers of bins.
 BUDGETS = {2: (4, 8, 16, 32), 5: (8, 16, 32, 64, 128), 16: (32, 64, 128)}
 LEAST_ERROR = 0.1
+N_ROWS = 300
 
 
 def measured_and_expected(X, n_bins, rows_times_eps, n_fits=1, **known):
@@ -83,8 +82,8 @@ def measured_and_expected(X, n_bins, rows_times_eps, n_fits=1, **known):
     estimator.set_params(eps=rows_times_eps / n_rows * n_columns, **known)
 
     errors = []
-    for _ in range(n_fits):
-        values = estimator.fit(X)._private_values()
+    for seed in range(n_fits):
+        values = estimator.set_params(random_state=seed).fit(X)._private_values()
         errors += [mean_error(x, q) for x, q in zip(np.sort(X.T), values, strict=True)]
     plan = estimator._plan(n_columns, estimator._total_budget())
     return np.mean(errors), errors_in_bins(plan, n_rows).mean()
@@ -121,18 +120,17 @@ def ratios_of_kind(kind, n_rows, n_columns):
                 yield known, *measured_and_expected(X, n_bins, budget, **parameters[known])
 
 
-def print_ratios(title, found):
-    """Print how measured over expected errors are distributed, by what is known."""
-    for known in KNOWN:
-        ratios = [
-            measured / expected
-            for known_here, measured, expected in found
-            if known_here == known and max(measured, expected) > LEAST_ERROR
-        ]
-        if ratios:
-            quantiles = np.quantile(ratios, [0.05, 0.25, 0.5, 0.75, 0.95])
-            numbers = "".join(f"{q:7.2f}" for q in quantiles)
-            print(f"{title:22} {known:20} {len(ratios):5}{numbers}", flush=True)
+def cells_of(found, known):
+    """Return how measured over expected errors are distributed, for what is known."""
+    ratios = [
+        measured / expected
+        for known_here, measured, expected in found
+        if known_here == known and max(measured, expected) > LEAST_ERROR
+    ]
+    if not ratios:
+        return None
+    quantiles = np.quantile(ratios, [0.05, 0.25, 0.5, 0.75, 0.95])
+    return [f"{len(ratios)}", *(Number(quantile, 0.0, 2) for quantile in quantiles)]
 
 
 def ratios_of_tables():
@@ -151,24 +149,25 @@ def ratios_of_tables():
                 yield "nothing", *measured_and_expected(X, n_bins, budget, n_fits)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--columns", type=int, default=60, help="of each kind")
-    parser.add_argument("--rows", type=int, default=300)
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore", PrivacyNoiseWarning)
-
-    print("measured over expected error in bins: quantiles")
-    print(f"{'':22} {'known':20} cases     5%    25%    50%    75%    95%")
-    for title, kinds in (("kinds fitted to", FITTED), ("kinds left out", LEFT_OUT)):
-        found = [
-            entry
-            for kind in kinds.values()
-            for entry in ratios_of_kind(kind, arguments.rows, arguments.columns)
+def measure(n_columns):
+    """Return the quantiles of measured over expected errors, by what is known."""
+    found = {
+        title: [
+            entry for kind in kinds.values() for entry in ratios_of_kind(kind, N_ROWS, n_columns)
         ]
-        print_ratios(title, found)
-    print_ratios("tables of scikit-learn", list(ratios_of_tables()))
+        for title, kinds in (("kinds fitted to", FITTED), ("kinds left out", LEFT_OUT))
+    }
+    found["tables of scikit-learn"] = list(ratios_of_tables())
 
-
-if __name__ == "__main__":
-    main()
+    rows = {}
+    for title, of_kinds in found.items():
+        for known in KNOWN:
+            cells = cells_of(of_kinds, known)
+            if cells is not None:
+                rows[f"{title}; known: {known}"] = cells
+    return Table(
+        title="Measured over expected error in bins: quantiles over the cases.",
+        columns=["", "cases", "5%", "25%", "50%", "75%", "95%"],
+        rows=rows,
+        trials=n_columns,
+    )

@@ -1,24 +1,18 @@
 """Where is expected_rank_error right? Measured errors beside it, from few rows to many.
 
-    python examples/benchmarks/expected_error.py [--fits 20] [--figures FOLDER]
+    python examples/benchmarks/measured.py expected_error
 
 The root of the mean square of the errors in rank, over 10 columns of one kind, divided by what
 `expected_rank_error` says for data in plenty: eps = 1 for all columns, 5 bins, no bounds. Standard
 errors are over fits. `error in bins` is what the rule of the warning expects for so many rows.
 """
 
-import argparse
-import sys
-import warnings
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
-
-from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning, expected_rank_error
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "paper"))
 from figures import save_small
+from results import Number, Table
+
+from dpq_sklearn import DPKBinsDiscretizer, expected_rank_error
 
 N_BINS, N_COLUMNS = 5, 10
 ROWS = (200, 500, 1000, 2000, 5000, 10_000, 20_000)
@@ -30,9 +24,9 @@ KINDS = {
 }
 
 
-def mean_square(X):
+def mean_square(X, seed):
     """Return the mean square of the errors in rank of one fit, and its expected error in bins."""
-    fitted = DPKBinsDiscretizer(N_BINS, encode="ordinal").fit(X)
+    fitted = DPKBinsDiscretizer(N_BINS, encode="ordinal", random_state=seed).fit(X)
     wanted = np.arange(1, N_BINS) / N_BINS * len(X)
     errors = [
         np.searchsorted(np.sort(x), edges[1:-1]) - wanted
@@ -49,36 +43,38 @@ def ratios(n_fits):
         for j, make in enumerate(KINDS.values()):
             for fit in range(n_fits):
                 X = make(np.random.default_rng((i, j, fit)), (n_rows, N_COLUMNS))
-                found[i, j, :, fit] = mean_square(X)
+                found[i, j, :, fit] = mean_square(X, fit)
     means = found[:, :, 0].mean(axis=2)
     deviations = found[:, :, 0].std(axis=2) / np.sqrt(n_fits)
     ratio = np.sqrt(means) / expected
     return ratio, ratio * deviations / (2 * means), found[:, :, 1].mean(axis=(1, 2))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fits", type=int, default=20)
-    parser.add_argument("--figures", type=Path, help="folder for the figure")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore", PrivacyNoiseWarning)
-    ratio, deviation, in_bins = ratios(arguments.fits)
-    print(f"measured / expected error, {arguments.fits} fits of {N_COLUMNS} columns")
-    print(f"{'rows':>6} {'error in bins':>14}" + "".join(f"{name:>24}" for name in KINDS))
+def measure(trials):
+    """Return measured errors as multiples of expected ones."""
+    ratio, deviation, in_bins = ratios(trials)
+    rows = {}
     for n_rows, bins, means, errors in zip(ROWS, in_bins, ratio, deviation, strict=True):
-        pairs = (f"{mean:.2f} +- {error:.2f}" for mean, error in zip(means, errors, strict=True))
-        print(f"{n_rows:6} {bins:14.2f}" + "".join(f"{pair:>24}" for pair in pairs))
-    if arguments.figures is not None:
-        plt.switch_backend("agg")
-        figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-        for name, of_kind in zip(KINDS, ratio.T, strict=True):
-            axes.semilogx(ROWS, of_kind, "o-", label=name)
-        axes.axhspan(0.9, 1.1, color="grey", alpha=0.3, label="within 10%")
-        axes.set(xlabel="rows", ylabel="measured / expected error", title="10 columns, eps = 1")
-        axes.grid(alpha=0.3)
-        axes.legend()
-        save_small(figure, arguments.figures / "expected_error.png")
+        cells = [Number(*pair, 2) for pair in zip(means.tolist(), errors.tolist(), strict=True)]
+        rows[f"{n_rows:,}"] = [Number(float(bins), 0.0, 2), *cells]
+
+    return Table(
+        title=f"Measured rank errors as multiples of `expected_rank_error`: {N_COLUMNS} columns of "
+        f"one kind that share eps=1, {N_BINS} bins, no bounds.",
+        columns=["rows", "error in bins that the report shows", *KINDS],
+        rows=rows,
+        trials=trials,
+    )
 
 
-if __name__ == "__main__":
-    main()
+def draw(trials, path):
+    """Draw the same ratios."""
+    ratio, _, _ = ratios(trials)
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    for name, of_kind in zip(KINDS, ratio.T, strict=True):
+        axes.semilogx(ROWS, of_kind, "o-", label=name)
+    axes.axhspan(0.9, 1.1, color="grey", alpha=0.3, label="within 10%")
+    axes.set(xlabel="rows", ylabel="measured / expected error", title="10 columns, eps = 1")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save_small(figure, path)

@@ -1,12 +1,13 @@
 """What each remedy makes of a fit that warns: the report before and after, and what is true.
 
-python examples/benchmarks/remedies.py --fits 20
+python examples/benchmarks/measured.py remedies
 """
 
-import argparse
 import warnings
+from collections import Counter
 
 import numpy as np
+from results import Number, Table
 from sklearn.datasets import load_breast_cancer
 
 from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning
@@ -50,29 +51,26 @@ def fit(X, public, n_bins=5, n_features=30, with_bounds=False, with_prior=False,
     return binner, any(w.category is PrivacyNoiseWarning for w in caught), X
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fits", type=int, default=20)
-    n_fits = parser.parse_args().fits
-
+def measure(trials):
+    """Return what the report says and what is true, for each remedy."""
     data = load_breast_cancer().data
     shuffled = np.random.default_rng(0).permutation(data)
     public, X = shuffled[:100], shuffled[100:]
-    print("| | report: error in bins | verdict | warns | measured |")
-    print("|---|---:|---|---:|---:|")
+
+    rows = {}
     for remedy, options in REMEDIES.items():
-        fits = [fit(X, public, **options) for _ in range(n_fits)]
-        reported = np.median([binner.error_in_bins_.mean() for binner, _, _ in fits])
-        middle = fits[np.argsort([b.error_in_bins_.mean() for b, _, _ in fits])[n_fits // 2]][0]
-        verdict = middle.quality_report()["verdict"][0].split(";")[0]
-        warned = np.mean([warned for _, warned, _ in fits])
-        errors = np.array([measured_errors(binner, rows).mean() for binner, _, rows in fits])
-        deviation = errors.std(ddof=1) / np.sqrt(n_fits)
-        print(
-            f"| {remedy} | {reported:.2g} | {verdict} | {warned:.0%} "
-            f"| {errors.mean():.2f} ± {deviation:.2f} |"
-        )
+        fits = [fit(X, public, random_state=seed, **options) for seed in range(trials)]
+        verdicts = Counter(binner.quality_report()["verdict"][0] for binner, _, _ in fits)
+        rows[remedy] = [
+            Number.of([binner.error_in_bins_.mean() for binner, _, _ in fits], 2),
+            Number.of([measured_errors(binner, seen).mean() for binner, _, seen in fits], 2),
+            verdicts.most_common(1)[0][0].split(";")[0],
+            f"{np.mean([warned for _, warned, _ in fits]):.0%}",
+        ]
 
-
-if __name__ == "__main__":
-    main()
+    return Table(
+        title="breast_cancer, 469 private rows of 30 features: the error of an edge in bins.",
+        columns=["", "expected", "measured", "most frequent verdict", "fits that warn"],
+        rows=rows,
+        trials=trials,
+    )

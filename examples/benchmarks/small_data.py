@@ -1,39 +1,24 @@
-"""Accuracy and speed at the sizes of most tables: 200 to 10,000 rows by 5 to 100 columns.
+"""Accuracy at the sizes of most tables, and what public knowledge of a column gains.
 
-    python examples/benchmarks/small_data.py [--fits 6] [--skip-tables] [--skip-columns]
-        [--skip-speed] [--data FOLDER] [--figures FOLDER]
+    python examples/benchmarks/measured.py small_tables known_columns
 
-Tables, 5 bins without bounds: the error of an edge in rank as a share of the rows (how far the
-wanted rank is from the ranks of the released value), averaged over edges, columns and fits, with
-its standard error; and how many edges lie outside the data by more than the range of the data.
+Tables, 5 bins without bounds: the error of an edge in rank (how far the wanted rank is from the
+ranks of the released value), averaged over edges and columns; and how many edges lie outside the
+data by more than the range of the data.
 
 Columns: the same error for one kind of column at a time, by what is said about it: nothing, public
-bounds, decimals, both, or 100 public rows as a prior. The four quantiles of 5 bins are measured as
-they are released, before equal edges part company. `--data` is a folder with adult_hours.csv, the
-hours a week of a census; without it that column is left out.
-
-Speed: a fit in one thread with the default encode against scikit-learn's exact one in the same run.
-
-`--figures` draws one more measurement into a folder: the error against rows.
+bounds, decimals, both, or 100 public rows as a prior.
 """
 
-import argparse
-import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from results import Number, Table
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
-from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer
-from timing import compare, header, print_machine
 
-from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyNoiseWarning
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "paper"))
-from figures import save_small
+from dpq_sklearn import DPQuantileTransformer
 
 N_BINS = 5
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
@@ -71,22 +56,30 @@ def errors_of_column(values, edges):
 
 
 def errors_of_fits(X, budget, n_fits):
-    """Return what `errors_of_column` finds, for all columns of several fits."""
+    """Return the means of what `errors_of_column` finds in the columns of each fit."""
     found = []
-    for _ in range(n_fits):
-        edges = DPKBinsDiscretizer(N_BINS, encode="ordinal", **budget).fit(X).bin_edges_
-        found += [errors_of_column(x, e[1:-1]) for x, e in zip(X.T, edges, strict=True)]
-    return np.array(found).T
+    for seed in range(n_fits):
+        # A quantile transformer has the quantiles as they are; bins move edges that are equal.
+        fitted = DPQuantileTransformer(N_BINS - 1, random_state=seed, **budget).fit(X)
+        columns = zip(X.T, fitted._private_values(), strict=True)
+        found.append(np.mean([errors_of_column(x, released) for x, released in columns], axis=0))
+    return np.transpose(found)
 
 
-def print_accuracy(n_fits):
-    print(f"{'5 bins, no bounds':28} {'error':>8} {'s.e.':>7} {'far':>6}  column-fits")
+def measure_tables(trials):
+    """Return the error of an edge, and how many edges are far outside the data."""
+    rows = {}
     for name, X, budget in tables():
-        errors, is_far = errors_of_fits(X, budget, max(n_fits, -(-60 // X.shape[1])))
-        print(
-            f"{name:28} {errors.mean():8.4f} {standard_error(errors):7.4f} {is_far.mean():6.1%}  "
-            f"{errors.size}"
-        )
+        errors, is_far = errors_of_fits(X, budget, trials)
+        rows[name] = [Number.of(100 * errors, 2), Number.of(100 * is_far, 1)]
+
+    return Table(
+        title="5 bins without bounds: the error of an edge in rank, as a percentage of the rows, "
+        "and the percentage of edges that lie outside the data by more than their range.",
+        columns=["table", "rank error", "far"],
+        rows=rows,
+        trials=trials,
+    )
 
 
 # Columns
@@ -132,20 +125,10 @@ COLUMNS = [
     Column("Cauchy", lambda rng, shape: rng.standard_cauchy(shape), (-10_000, 10_000)),
 ]
 KNOWLEDGE = ("nothing", "bounds", "decimals", "both", "prior")
-# Rows, and the eps of a column: a table of 12 columns at eps = 1, and one of 4.
-SETTINGS = ((1000, 1 / 12), (300, 1 / 4))
+# Rows, and the eps of a column: a table of 12 columns at eps = 1.
+SETTING = (1000, 1 / 12)
 N_COLUMNS = 20  # of a table of one kind, which share 20 times that eps
 N_PUBLIC_ROWS = 100
-
-
-def hours_of_census(folder):
-    """Return the column of hours a week, or None, if the folder does not have it."""
-    path = folder and folder / "adult_hours.csv"
-    if not path or not path.exists():
-        print("hours: no adult_hours.csv in --data, skipped")
-        return None
-    hours = np.loadtxt(path, skiprows=1)
-    return Column("hours", lambda rng, shape: rng.choice(hours, shape), (0, 100), 0)
 
 
 def options_of(column, knowledge, public_rows):
@@ -163,7 +146,7 @@ def options_of(column, knowledge, public_rows):
 
 
 def errors_of_knowledge(column, knowledge, n_rows, eps, n_fits):
-    """Return the error of each column of each fit, or None."""
+    """Return the mean error of each fit, or None."""
     q = np.arange(1, N_BINS) / N_BINS
     errors = []
     for fit in range(n_fits):
@@ -174,65 +157,30 @@ def errors_of_knowledge(column, knowledge, n_rows, eps, n_fits):
         if known is None:
             return None
 
-        fitted = DPQuantileTransformer(q.size, eps=N_COLUMNS * eps, **known).fit(X)
-        quantiles = fitted.quantiles_[np.searchsorted(fitted.references_, q - 1e-9)]
-        errors += [errors_of_column(x, v)[0] for x, v in zip(X.T, quantiles.T, strict=True)]
+        budget = {"eps": N_COLUMNS * eps, "random_state": fit}
+        fitted = DPQuantileTransformer(q.size, **budget, **known).fit(X)
+        columns = zip(X.T, fitted._private_values(), strict=True)
+        errors.append(np.mean([errors_of_column(x, released)[0] for x, released in columns]))
     return np.array(errors)
 
 
-def print_columns(n_fits, folder):
-    hours = hours_of_census(folder)
-    columns = COLUMNS + ([hours] if hours else [])
-    for n_rows, eps in SETTINGS:
-        print(
-            f"\n{n_rows:,} rows, eps = {eps:.3f} a column, {n_fits * N_COLUMNS} columns each: "
-            "error as a share of the rows, and its s.e."
-        )
-        print(
-            f"{'':18} " + "".join(f"{name:>16}" for name in KNOWLEDGE) + f"{'bounds/nothing':>16}"
-        )
-        ratios = {}
-        for column in columns:
-            found = [errors_of_knowledge(column, k, n_rows, eps, n_fits) for k in KNOWLEDGE]
-            means = [np.nan if errors is None else errors.mean() for errors in found]
-            cells = [
-                "-" if errors is None else f"{errors.mean():.4f} {standard_error(errors):.4f}"
-                for errors in found
-            ]
-            ratios[column.name] = means[1] / means[0]
-            ratio = f"{ratios[column.name]:.2f}"
-            print(f"{column.name:18} " + "".join(f"{c:>16}" for c in cells) + f"{ratio:>16}")
-        worst = max(ratios, key=ratios.get)
-        print(f"bounds against nothing: at most {ratios[worst]:.2f} ({worst})")
+def measure_columns(trials):
+    """Return the error for each kind of column, by what is known about it."""
+    rows = {}
+    n_rows, eps = SETTING
+    for column in COLUMNS:
+        found = [errors_of_knowledge(column, k, n_rows, eps, trials) for k in KNOWLEDGE]
+        rows[column.name] = [
+            "-" if errors is None else Number.of(100 * errors, 2) for errors in found
+        ]
 
-
-def standard_error(errors):
-    return errors.std(ddof=1) / np.sqrt(errors.size)
-
-
-def print_speed():
-    print_machine()
-    header("fit, one thread", "scikit-learn")
-    rng = np.random.default_rng(0)
-    for shape in [(200, 5), (1000, 30), (1000, 100), (10_000, 30), (100_000, 10), (1_000_000, 10)]:
-        X = rng.lognormal(size=shape)
-        repetitions = 15 if X.size < 1_000_000 else 3
-        size = f"{shape[0]:,} x {shape[1]}"
-        for encode in ("onehot", "ordinal"):
-            compare(
-                f"DPKBinsDiscretizer(5), {encode}, {size}",
-                lambda X=X, encode=encode: DPKBinsDiscretizer(N_BINS, encode=encode).fit(X),
-                lambda X=X, encode=encode: KBinsDiscretizer(
-                    N_BINS, encode=encode, subsample=None
-                ).fit(X),
-                repetitions,
-            )
-        compare(
-            f"DPQuantileTransformer(63), {size}",
-            lambda X=X: DPQuantileTransformer(63).fit(X),
-            lambda X=X: QuantileTransformer(n_quantiles=65, subsample=None).fit(X),
-            repetitions,
-        )
+    return Table(
+        title=f"5 bins of {n_rows:,} rows, eps = 1/{round(1 / eps)} for a column: the error of an "
+        "edge in rank, as a percentage of the rows.",
+        columns=["column", *KNOWLEDGE],
+        rows=rows,
+        trials=trials,
+    )
 
 
 def draw_accuracy(n_fits):
@@ -260,29 +208,3 @@ def with_legend(figure, axes):
     axes.grid(alpha=0.3)
     axes.legend()
     return figure
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fits", type=int, default=6, help="fits of each table, at least")
-    parser.add_argument("--skip-tables", action="store_true")
-    parser.add_argument("--skip-columns", action="store_true")
-    parser.add_argument("--skip-speed", action="store_true")
-    parser.add_argument("--data", type=Path, help="folder with adult_hours.csv")
-    parser.add_argument("--figures", type=Path, help="folder for the figure")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore", PrivacyNoiseWarning)
-    warnings.filterwarnings("ignore", module="sklearn")
-    if not arguments.skip_tables:
-        print_accuracy(arguments.fits)
-    if not arguments.skip_columns:
-        print_columns(arguments.fits, arguments.data)
-    if not arguments.skip_speed:
-        print_speed()
-    if arguments.figures is not None:
-        plt.switch_backend("agg")
-        save_small(draw_accuracy(arguments.fits), arguments.figures / "small_data.png")
-
-
-if __name__ == "__main__":
-    main()

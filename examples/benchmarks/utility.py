@@ -4,20 +4,20 @@ What does privacy cost a model behind the bins?
 Test accuracy and AUC of one pipeline on 20,000 rows of 15 features of mixed kind, with exact
 bins of scikit-learn and with private ones, over repeated fits on the same split.
 
-    python examples/benchmarks/utility.py [--trials 20]
+    python examples/benchmarks/measured.py model_cost
 """
 
-import argparse
 import warnings
 
 import numpy as np
+from results import Number, Table
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 
-from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning
+from dpq_sklearn import DPKBinsDiscretizer
 
 N_BINS = 8
 
@@ -51,11 +51,8 @@ def scores(discretizer, split):
     return model.score(X_test, y_test), roc_auc_score(y_test, model.decision_function(X_test))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument("--trials", type=int, default=20)
-    trials = parser.parse_args().trials
-    warnings.simplefilter("ignore", PrivacyNoiseWarning)  # the table says how noisy it is
+def measure(trials):
+    """Return the scores with exact bins, and with private ones for several eps."""
     X, y = mixed_data(np.random.default_rng(0))
     split = train_test_split(X, y, test_size=0.5, random_state=0)
     exact = KBinsDiscretizer(N_BINS, strategy="quantile", subsample=None)
@@ -63,17 +60,19 @@ def main():
         exact.set_params(quantile_method="averaged_inverted_cdf")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # bins that the exact one drops
-        accuracy, auc = scores(exact, split)
-    print(f"20,000 rows, half for training, 15 features, {N_BINS} bins, {trials} private fits each")
-    print(f"{'bins':>12} {'accuracy':>18} {'AUC':>20} {'accuracy - exact':>18}")
-    print(f"{'exact':>12} {accuracy:>18.4f} {auc:>20.4f}")
+        of_exact = np.array(scores(exact, split))
+
+    rows = {"exact bins": [Number(score, 0.0, 4) for score in of_exact] + ["-"]}
     for eps in (0.1, 0.3, 1, 3, 10):
-        runs = np.array([scores(DPKBinsDiscretizer(N_BINS, eps=eps), split) for _ in range(trials)])
-        mean, error = runs.mean(axis=0), runs.std(axis=0, ddof=1) / np.sqrt(trials)
-        cells = [f"{value:.4f} +- {e:.4f}" for value, e in zip(mean, error, strict=True)]
-        points = 100 * (mean[0] - accuracy)
-        print(f"{f'eps = {eps}':>12} {cells[0]:>18} {cells[1]:>20} {points:>+11.2f} points")
+        binners = [DPKBinsDiscretizer(N_BINS, eps=eps, random_state=i) for i in range(trials)]
+        accuracy, auc = np.transpose([scores(binner, split) for binner in binners])
+        behind = 100 * (of_exact[0] - accuracy)
+        rows[f"eps={eps}"] = [Number.of(accuracy, 4), Number.of(auc, 4), Number.of(behind, 2)]
 
-
-if __name__ == "__main__":
-    main()
+    return Table(
+        title=f"A logistic regression behind {N_BINS} bins of 15 features: 10,000 rows to learn "
+        "from, 10,000 to test with.",
+        columns=["bins", "accuracy", "AUC", "points behind exact bins"],
+        rows=rows,
+        trials=trials,
+    )

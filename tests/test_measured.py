@@ -1,0 +1,77 @@
+"""The measured tables of the documentation: each page shows what a script has written."""
+
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "examples" / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import measured  # noqa: E402
+from results import Number  # noqa: E402
+
+FILES = sorted(path.stem for path in measured.FOLDER.glob("*.json"))
+AGAIN = [name for name in FILES if measured.SOURCES[name].few_trials]
+MOST_STANDARD_ERRORS = 4
+
+
+def test_every_table_is_measured_and_every_file_is_a_table():
+    assert sorted(measured.SOURCES) == FILES
+    assert sorted(path.stem for path in measured.FOLDER.glob("*.md")) == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_page_shows_the_numbers_of_the_data_file(name):
+    content = measured.read(name)
+    shown = (measured.FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    assert shown == measured.as_markdown(content)
+    assert (ROOT / content["script"]).exists()
+    assert content["trials"] >= 1 and content["commit"] and content["cpu"] and content["versions"]
+
+
+def test_every_table_is_on_a_page():
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
+    included = set(re.findall(r"\{include\} measured/(\w+)\.md", pages))
+    linked = set(re.findall(r"\(measured/(\w+)\.json\)", pages))
+    assert included | linked == set(FILES)
+
+
+def differences(name, trials):
+    """Yield how many standard errors each number is away from that of the documentation."""
+    content = measured.read(name)
+    documented = measured.cells_of(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = measured.SOURCES[name].measure(trials)
+    assert list(table.rows) == list(documented)
+
+    for label, cells in table.rows.items():
+        for was, now in zip(documented[label], cells, strict=True):
+            if isinstance(was, str) or np.isnan(was.mean):
+                continue
+            deviation = was.error * np.sqrt(content["trials"])  # of one trial
+            error = deviation * np.sqrt(1 / content["trials"] + 1 / trials)
+            rounding = 0.5 * 10.0**-was.decimals
+            yield label, max(abs(now.mean - was.mean) - rounding, 0.0) / max(error, rounding)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_few_trials_give_the_documented_numbers(name):
+    far = [
+        (label, round(float(times), 1))
+        for label, times in differences(name, measured.SOURCES[name].few_trials)
+        if times > MOST_STANDARD_ERRORS
+    ]
+    assert far == []
+
+
+def test_numbers_show_as_many_decimals_as_they_have():
+    assert str(Number.of([1.0, 2.0, 3.0], 2)) == "2.00 ± 0.58"
+    assert str(Number(0.25, 0.0, 1)) == "0.2"
+    assert str(Number(float("nan"), 0.0, 1)) == "-"
