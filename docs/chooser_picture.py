@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/chooser.md: what works for how many rows, and what to decide."""
+"""Draw the pictures of "Is my data enough?", and a pipeline with its private parts."""
 
 import warnings
 
@@ -15,7 +15,7 @@ ROWS = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000, 1_000_000]
 FEATURES = [1, 2, 5, 10, 20, 50, 100]
 ALL_EPS = [0.1, 0.3, 1.0]
 BINS = [1, 2, 4, 8, 16, 32, 64]
-PRIVATE, NOT_PRIVATE, PLAIN = "#CFE3F3", "#FBDCC8", "0.95"
+PRIVATE, NOT_PRIVATE, BREAKS = "#CFE3F3", "#FBDCC8", "#E8736B"
 DARK_BLUE, DARK_ORANGE = "#0072B2", "#D55E00"
 
 
@@ -104,29 +104,6 @@ def blank(width, height):
     return fig, ax
 
 
-QUESTIONS = [
-    ("Does a person have\nseveral rows?", "fit(X, groups=person)"),
-    ("More than about\nten features?", "delta=1e-6, and only\nthe features you need"),
-    ("Only a few\nhundred rows?", 'n_bins="auto"; bounds,\ndecimals, prior'),
-    ("A search or a cross-\nvalidation?", "plan_search, then fit once\nand freeze; a ledger"),
-    ("Rows on several\nmachines, or too many\nfor memory?", "fit_batches, Dask, Spark"),
-]
-
-
-def draw_decision(folder):
-    """Five questions, and what to do if the answer is yes."""
-    fig, ax = blank(6.4, 6.6)
-    for number, (question, answer) in enumerate(QUESTIONS):
-        y = 5.7 - 1.3 * number
-        box(ax, 0.05, y, 2.5, 0.85, question, PLAIN)
-        box(ax, 3.5, y, 2.8, 0.85, answer, PRIVATE)
-        arrow(ax, (2.55, y + 0.42), (3.5, y + 0.42), "yes")
-        if number + 1 < len(QUESTIONS):
-            arrow(ax, (1.3, y), (1.3, y - 0.45))
-    fig.savefig(folder / "chooser_decision.png", dpi=100)
-    plt.close(fig)
-
-
 def draw_pipeline(folder):
     """A pipeline, and which of its parts may leave the circle of those who hold the data."""
     fig, ax = blank(6.4, 5.4)
@@ -136,7 +113,7 @@ def draw_pipeline(folder):
     box(ax, 0.1, 1.7, 2.3, 0.8, "transformed rows", NOT_PRIVATE)
     box(ax, 0.1, 0.3, 2.3, 0.8, "ordinary model", NOT_PRIVATE)
     box(ax, 3.7, 0.3, 2.6, 0.8, "private model, eps = 0.5:\nthe pipeline has eps = 1", PRIVATE)
-    box(ax, 3.7, 4.5, 2.6, 0.7, "a scaler or imputer here\nvoids the promise", NOT_PRIVATE)
+    box(ax, 3.7, 4.5, 2.6, 0.7, "a scaler or imputer here\ninvalidates the guarantee", BREAKS)
     arrow(ax, (1.25, 4.5), (1.25, 3.9))
     arrow(ax, (2.4, 3.5), (3.7, 3.5), "fit")
     arrow(ax, (1.25, 3.1), (1.25, 2.5))
@@ -144,7 +121,7 @@ def draw_pipeline(folder):
     arrow(ax, (1.25, 1.7), (1.25, 1.1))
     arrow(ax, (2.4, 2.1), (4.4, 1.1), "or")
     ax.plot([1.25, 3.7], [4.2, 4.75], color="0.4", lw=1, linestyle=":")
-    legend = "blue: may be published\norange: stays with\nthose who hold the data"
+    legend = "blue: may be published\norange: must not be published\nred: breaks the guarantee"
     ax.text(4.9, 2.35, legend, ha="center", va="center", fontsize=10)
     fig.savefig(folder / "chooser_pipeline.png", dpi=100)
     plt.close(fig)
@@ -154,5 +131,4 @@ def draw_chooser(folder):
     """Draw all of them."""
     draw_bins(folder)
     draw_error(folder)
-    draw_decision(folder)
     draw_pipeline(folder)

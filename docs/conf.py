@@ -85,7 +85,7 @@ sphinx_gallery_conf = {
     "reset_modules": ("matplotlib", "gallery_style.set_style"),
     "image_srcset": ["2x"],
     "thumbnail_size": (600, 400),
-    "default_thumb_file": str(HERE / "_static" / "quickstart.png"),  # the one that only prints
+    "default_thumb_file": str(HERE / "_static" / "private_against_exact.png"),
     "abort_on_example_error": True,
     "show_memory": False,
     "min_reported_time": 1000,
@@ -98,6 +98,17 @@ sphinx_gallery_conf = {
 }
 
 
+def statement_of_example():
+    """Return the statement that the page for privacy officers makes, as a frame of its own."""
+    page = (HERE / "privacy_officer.md").read_text(encoding="utf-8")
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.S)[1], names)
+    return (
+        '<iframe title="A privacy statement" style="width: 100%; height: 40rem; border: 1px solid" '
+        f'srcdoc="{escape(names["page"])}"></iframe>'
+    )
+
+
 def include_page(match):
     """Return a page of the repository's top folder, with links as they are in docs/."""
     text = (HERE / match[1]).read_text(encoding="utf-8").replace("](docs/", "](")
@@ -107,6 +118,10 @@ def include_page(match):
 def link_to_pages(app, docname, source):
     """Links that work in a repository browser become links to pages of the site."""
     source[0] = re.sub(r"```{include} (\S+\.md)\n```", include_page, source[0])
+    if docname == "privacy_officer":
+        source[0] = source[0].replace(
+            "<!-- The site shows the statement here. -->", statement_of_example()
+        )
     for script in (HERE.parent / "examples").glob("*.py"):
         page = f"](auto_examples/{script.stem}.rst)"
         source[0] = source[0].replace(f"](../examples/{script.name})", page)

@@ -1,12 +1,16 @@
-"""Draw the pictures that are kept with the sources: python docs/picture.py."""
+"""Draw the pictures that are kept with the sources: python docs/picture.py [--data FOLDER]."""
 
+import argparse
 import runpy
 from pathlib import Path
 
 import gallery_style
 import matplotlib.pyplot as plt
+import numpy as np
 from chooser_picture import draw_chooser
 from walk_picture import draw_base_measures, draw_walk
+
+from dpq_sklearn import dp_quantiles
 
 HERE = Path(__file__).parent
 
@@ -16,17 +20,32 @@ def run(example):
     return runpy.run_path(str(HERE.parent / "examples" / f"{example}.py"))
 
 
-def draw_quickstart():
-    """The quickstart prints and draws nothing: its card shows a part of what it prints."""
-    names = run("quickstart")
-    exact, private = names["exact"][1], names["private"].bin_edges_[1][1:-1]
-    figure = plt.figure(figsize=(6, 4))
-    columns = [("exact", exact, "black", 0.45), ("private", private, "#D55E00", 0.93)]
-    for title, edges, color, right in columns:
-        lines = [title, *(f"{edge:,.0f}" for edge in edges)]
-        for line, text in enumerate(lines):
-            place = (right, 0.85 - 0.22 * line)
-            figure.text(*place, text, color=color, ha="right", va="center", fontsize=30)
+COLUMNS = {
+    "adult_age": "age, years",
+    "adult_hours": "hours of work a week",
+    "goodreads_pages": "pages of a book",
+    "goodreads_rating": "rating of a book",
+}
+
+
+def draw_private_against_exact(folder):
+    """Exact and private edges of eight bins, on the columns of the paper's experiments."""
+    figure, axes = plt.subplots(len(COLUMNS), figsize=(6.4, 5.2), layout="constrained")
+    for ax, (name, label) in zip(axes, COLUMNS.items(), strict=True):
+        x = np.loadtxt(folder / f"{name}.csv", skiprows=1)
+        probabilities = np.arange(1, 8) / 8
+        exact = np.quantile(x, probabilities)
+        private = dp_quantiles(x, probabilities, eps=0.25)
+        ax.hist(x, bins=80, range=np.quantile(x, (0, 0.995)), color="0.85")
+        ax.vlines(exact, 0.5, 1, transform=ax.get_xaxis_transform(), color="black", label="exact")
+        ax.vlines(
+            private, 0, 0.5, transform=ax.get_xaxis_transform(), color="#D55E00", label="private"
+        )
+        ax.set(yticks=[], xlabel=f"{label} ({x.size:,} rows)")
+        ax.spines[["left", "right", "top"]].set_visible(False)
+    axes[0].legend(loc="upper right", frameon=False)
+    figure.savefig(HERE / "_static" / "private_against_exact.png", dpi=110)
+    plt.close(figure)
 
 
 def main():
@@ -35,8 +54,11 @@ def main():
     run("plot_what_leaks")
     plt.savefig(HERE / "_static" / "what_leaks.png", dpi=110)
     plt.close()
-    draw_quickstart()
-    plt.savefig(HERE / "_static" / "quickstart.png", dpi=60)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder with the columns of the paper")
+    folder = parser.parse_args().data
+    if folder is not None:
+        draw_private_against_exact(folder)
     draw_walk(HERE / "_static")
     draw_base_measures(HERE / "_static")
     draw_chooser(HERE / "_static")

@@ -14,7 +14,7 @@ from dpq_sklearn.mechanisms.aq import (
     nodes_of_level,
 )
 from dpq_sklearn.mechanisms.prior import Prior
-from dpq_sklearn.releases.values import values_of_columns
+from dpq_sklearn.releases.values import PART_OF_A_GAP, values_of_columns
 
 FIFTHS = (0.2, 0.4, 0.6, 0.8)
 NO_BOUNDS = (-np.inf, np.inf)
@@ -96,7 +96,7 @@ def draw_walk(folder):
     fig.savefig(folder / "how_3_leaves.png", dpi=110)
 
     cells = grid.cells_of(np.sort(np.append(middle, outer)), np.zeros(4, int))
-    inner = values_of_columns(grid, [cells])[0]
+    inner = values_of_columns(grid, [cells], PART_OF_A_GAP)[0]
     ends = 2 * inner[0] - inner[1], 2 * inner[-1] - inner[-2]  # a bin's width away
     edges = np.sort(np.append(inner, ends))
     fig, ax = panel(column, near, "4. Edges: short numbers, and two ends that nobody measured")

@@ -102,7 +102,7 @@ def search_index():
         "missing values": "user_guide",
         "bounds": "getting_started",
         "glossary": "glossary",
-        "warned": "fit_warned",
+        "warned": "enough_data",
     }.items(),
 )
 def test_search_finds_the_page_first(words, page):
