@@ -40,6 +40,7 @@ templates_path = ["_templates"]
 exclude_patterns = [
     "_build",
     "_templates",
+    "measured/*.md",  # parts of pages
     "auto_examples/*.md5",
     "auto_examples/index.rst",  # gallery.md groups the examples
     "**sg_execution_times.rst",
