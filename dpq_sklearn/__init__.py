@@ -21,6 +21,7 @@ from dpq_sklearn.reporting.statement import privacy_statement
 from dpq_sklearn.statistics.counts import dp_count, dp_histogram
 from dpq_sklearn.statistics.describe import dp_describe
 from dpq_sklearn.statistics.quantiles import dp_quantiles, sanitize
+from dpq_sklearn.statistics.value_counts import dp_value_counts
 from dpq_sklearn.version import __version__  # noqa: F401
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "dp_describe",
     "dp_histogram",
     "dp_quantiles",
+    "dp_value_counts",
     "expected_rank_error",
     "plan_search",
     "privacy_of",

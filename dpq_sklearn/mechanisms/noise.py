@@ -112,6 +112,16 @@ def discrete_laplace(rate, n, randomness):
     return geometrics(rate, n, randomness) - geometrics(rate, n, randomness)
 
 
+def truncated_laplace(rate, reach, n, randomness):
+    """Return `n` integers X from -reach to reach with P(X = x) proportional to exp(-rate * |x|)."""
+
+    def proposals(size):
+        proposed = discrete_laplace(rate, size, randomness)
+        return proposed, np.abs(proposed) <= reach
+
+    return _kept(proposals, n)
+
+
 def discrete_gaussian(variance, n, randomness):
     """Return `n` integers X with P(X = x) proportional to exp(-x^2 / (2 * variance)).
 

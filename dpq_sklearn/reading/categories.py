@@ -21,6 +21,7 @@ import numpy as np
 from dpq_sklearn.reading.containers import (
     MISSING_TYPES,
     Unread,
+    column_with_dtypes,
     columns_of,
     table_with_dtypes,
     word_of_dtype,
@@ -45,8 +46,19 @@ def table_of_categories(X, name="X"):
     Reads no cell.
     """
     X = table_with_dtypes(X, name)
-    labels, dtypes, _ = columns_of(X)
+    _check_types(X)
+    return X
 
+
+def column_of_categories(x):
+    """Return `x` as a column with a dtype; raise if the dtype has no categories. Reads no cell."""
+    x = column_with_dtypes(x)
+    _check_types(x)
+    return x
+
+
+def _check_types(X):
+    labels, dtypes, _ = columns_of(X)
     for label, dtype in zip(labels, dtypes, strict=True):
         dtype = dtype.categories.dtype if str(dtype) == "category" else dtype
         kind = getattr(dtype, "kind", None)
@@ -56,7 +68,6 @@ def table_of_categories(X, name="X"):
                 f"{prefix}{label} must hold text, numbers or booleans, got dtype "
                 f"{word_of_dtype(dtype)}: convert it to text."
             )
-    return X
 
 
 def order_of(category: Hashable) -> tuple:

@@ -96,9 +96,16 @@ def _way_to_a_table(x, is_list):
 
 
 def checked_column(x):
-    """Return `x` as an array or a series, or raise; reads no cell."""
+    """Return `x` as an array or a series of numbers, or raise; reads no cell."""
     if hasattr(x, "__array__") and not _has_dtypes(x) and _told_shape(x) is None:
         return x  # it tells nothing, so `read_matrix` will check it
+    x = column_with_dtypes(x)
+    _check_dtypes(x)
+    return x
+
+
+def column_with_dtypes(x):
+    """Return `x` as an array or a series, whatever its dtype is, or raise; reads no cell."""
     x = _with_dtypes(x, "x", _A_COLUMN)
     if _n_dimensions(x) != 1:
         raise ValueError(
@@ -107,7 +114,6 @@ def checked_column(x):
         )
     if sparse.issparse(x):
         raise TypeError(f"x must be dense, got a {type(x).__name__}: pass x.toarray().")
-    _check_dtypes(x)
     return x
 
 

@@ -159,6 +159,24 @@ class Histogram:
 
 
 @dataclass(frozen=True)
+class Labels:
+    """One checked column of labels, whose rows they are, and the public keys to be counted."""
+
+    x: object
+    groups: object = None
+    keys: tuple = ()
+
+    def count(self):
+        """Return the number of records with each of the public keys."""
+        (counts,) = self.count_categories()
+        return np.array([counts[key] for key in self.keys])
+
+    def count_categories(self):
+        """Return the number of records with each label of the one column, in a list."""
+        return count_columns(self.x, self.groups)
+
+
+@dataclass(frozen=True)
 class Batches:
     """Checked tables that come one after another, with their groups; each is summarized."""
 

@@ -1,5 +1,6 @@
 """The plan of a release of categories: which labels of each column may be known."""
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.checks import shown
 from dpq_sklearn.engine.random import Randomness
+from dpq_sklearn.mechanisms.counted_selection import CountedSelection
 from dpq_sklearn.mechanisms.partition_selection import PartitionSelection
 from dpq_sklearn.reading.categories import order_of
 
@@ -51,6 +53,32 @@ def _drawn(selection, counts, randomness):
 
 
 @dataclass(frozen=True)
+class ValueCountPlan:
+    """A selection among the labels of one column, with their counts."""
+
+    selection: CountedSelection
+    loss: PrivacyLoss
+
+    def read(self, source) -> Counter:
+        """Return the exact number of records with each label."""
+        (counts,) = source.count_categories()
+        return counts
+
+    def draw(self, counts: Counter, randomness: Randomness) -> dict[Hashable, int]:
+        """Return the noisy counts of the labels that are released, in the public order.
+
+        Privacy
+        -------
+        Neighbours: one row, or all rows of a person, added or removed. Such a record counts for at
+        most one label, so the release costs the (eps, delta) of the selection.
+        """
+        ordered = sorted(counts, key=order_of)
+        n_records = np.array([counts[label] for label in ordered], dtype=np.int64)
+        noisy = self.selection.draw(n_records, randomness).tolist()
+        return {label: count for label, count in zip(ordered, noisy, strict=True) if count}
+
+
+@dataclass(frozen=True)
 class PublicCategories:
     """Categories that are public: nothing is read, and nothing is spent."""
 
@@ -73,27 +101,40 @@ def plan_categories(
     neighbours: Neighbours = Neighbours.ROWS,
 ) -> CategoryPlan:
     """Return the plan of a release of the categories of columns, which share eps and delta."""
-    eps = budget.eps
-    if eps is None or not budget.delta > 0:
-        raise ValueError(
-            "delta must be > 0 to find categories privately, because a category that one record "
-            f"has must not be released with certainty, got delta={shown(budget.delta)}. Public "
-            "categories need no delta."
-        )
+    _refuse_no_delta(budget, "categories")
 
     shares = feature_shares(weights or [1.0] * n_columns) * (1 - _ROUNDING)
     selections = tuple(
-        PartitionSelection(eps * share, budget.delta * share) for share in shares.tolist()
+        PartitionSelection(budget.eps * share, budget.delta * share) for share in shares.tolist()
     )
-    loss = PrivacyLoss(
-        eps=eps,
+    return CategoryPlan(selections, _loss(budget, selections, neighbours))
+
+
+def plan_value_counts(budget: TotalBudget, neighbours: Neighbours) -> ValueCountPlan:
+    """Return the plan of a release of the labels of one column and of their counts."""
+    _refuse_no_delta(budget, "keys")
+    selection = CountedSelection(budget.eps, budget.delta)
+    return ValueCountPlan(selection, _loss(budget, [selection], neighbours))
+
+
+def _refuse_no_delta(budget, what):
+    if not budget.delta > 0:
+        raise ValueError(
+            f"delta must be > 0 to find {what} privately, because a label that one record has "
+            f"must not be released with certainty, got delta={shown(budget.delta)}. Public {what} "
+            "need no delta."
+        )
+
+
+def _loss(budget, selections, neighbours):
+    return PrivacyLoss(
+        eps=budget.eps,
         delta=budget.delta,
-        rho=float("inf"),
+        rho=math.inf,
         neighbours=neighbours,
         mechanism="partition selection",
         events=counted(selection.event() for selection in selections),
     )
-    return CategoryPlan(selections, loss)
 
 
 def public_categories(

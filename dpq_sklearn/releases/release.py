@@ -15,15 +15,25 @@ import numpy as np
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.engine.random import Randomness
 from dpq_sklearn.ledger.ledger import charge
-from dpq_sklearn.releases.categories import CategoryPlan, PublicCategories
+from dpq_sklearn.releases.categories import CategoryPlan, PublicCategories, ValueCountPlan
 from dpq_sklearn.releases.plans import CountPlan, DescriptionPlan, Plan, PlanChoice
+
+AnyPlan = (
+    Plan
+    | PlanChoice
+    | DescriptionPlan
+    | CountPlan
+    | CategoryPlan
+    | PublicCategories
+    | ValueCountPlan
+)
 
 
 @dataclass(frozen=True)
 class PaidPlan:
     """A plan whose price is paid: the only thing that `release` takes."""
 
-    plan: Plan | PlanChoice | DescriptionPlan | CountPlan | CategoryPlan | PublicCategories
+    plan: AnyPlan
     randomness: Randomness
     loss: PrivacyLoss  # what was paid
 
