@@ -19,8 +19,9 @@ from dpq_sklearn import (
 )
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.estimators.strategies import (
-    FEWEST_GOOD_BINS,
+    MIXED_BINS,
     RANGE,
+    UNIFORM_BINS,
     edges_of_column,
     mixed_column,
     most_useful_bins,
@@ -206,24 +207,29 @@ def test_features_without_two_bounds_keep_quantiles():
 @pytest.mark.parametrize("n_bins", [5, "auto"])
 @pytest.mark.parametrize("mechanism", ["aq", "agg_tree"])
 def test_the_count_alone_chooses(n_bins, mechanism):
+    bounds = [*[(0, 1)] * 29, None]
     binner = DPKBinsDiscretizer(
-        n_bins, strategy="auto", bounds=[(0, 1), (0, 1), None], eps=0.5, mechanism=mechanism
+        n_bins, strategy="auto", bounds=bounds, eps=0.5, mechanism=mechanism
     )
-    plan = plan_of(binner)
+    plan = plan_of(binner, n_features=30)
     assert isinstance(plan, PlanChoice)
     assert all(other.loss.eps == 0.5 for other in plan.candidates)
 
-    few, many = (plan.choose(plan.candidates, n).request.columns for n in (100, 1_000_000))
-    assert [column.n_widths > 1 for column in few] == [True, True, False]
+    too_few, few, many = (
+        plan.choose(plan.candidates, n).request.columns for n in (30, 1000, 1_000_000)
+    )
+    assert [bool(column.probabilities) for column in too_few] == [*[False] * 29, True]
+    assert too_few[0].n_bins == (UNIFORM_BINS if n_bins == "auto" else 5)
+    assert [column.n_widths > 1 for column in few] == [*[True] * 29, False]
+    assert few[0].n_bins == few[-1].n_bins == (MIXED_BINS if n_bins == "auto" else 5)
     assert all(column.n_widths == 1 for column in many)
-    assert few[0].n_bins == few[2].n_bins == (FEWEST_GOOD_BINS if n_bins == "auto" else 5)
     assert many[0].n_bins == (64 if n_bins == "auto" else 5)
 
 
 def test_quantiles_are_chosen_where_they_are_good():
     """At the least number of rows for which the error of an edge is at most half a bin."""
     plan = plan_of(DPKBinsDiscretizer(strategy="auto", bounds=(0, 1), eps=1.0))
-    _, quantiles = plan.candidates
+    _, _, quantiles = plan.candidates
     numbers = np.arange(1, 2000)
     chosen = [plan.choose(plan.candidates, n) is quantiles for n in numbers]
     errors = [
@@ -298,13 +304,13 @@ def test_the_report_tells_exact_edges_from_private_ones(X):
     assert set(free["verdict"]) == {"exact: equal widths between the bounds"}
     assert set(free["caveat"]) == {"no rows were read"}
 
-    mixed = DPKBinsDiscretizer(8, strategy="auto", bounds=(0, 20), eps=0.01, **ORDINAL).fit(X)
+    mixed = DPKBinsDiscretizer(8, strategy="auto", bounds=(0, 20), eps=0.1, **ORDINAL).fit(X)
     for verdict in mixed.quality_report()["verdict"]:
         assert verdict.startswith("mostly noise; 4 of 7 edges are exact")
 
 
 def test_quantiles_of_a_mix_are_a_prior_and_equal_widths_are_none(X):
-    mixed = DPKBinsDiscretizer(8, strategy="auto", bounds=(0, 20), eps=0.01, **ORDINAL).fit(X)
+    mixed = DPKBinsDiscretizer(8, strategy="auto", bounds=(0, 20), eps=0.1, **ORDINAL).fit(X)
     shares = mixed._shares_below_edges()[0]
     assert shares[np.isfinite(shares)].tolist() == [0.25, 0.5, 0.75]
     DPKBinsDiscretizer(prior=mixed).fit(X)
@@ -342,6 +348,6 @@ def test_a_noisy_fit_between_bounds_advises_auto(X):
 def test_a_mix_without_any_drawn_quantile_is_planned():
     """With two bins the mix is one edge of equal width: the count alone is drawn."""
     plan = plan_of(DPKBinsDiscretizer(2, strategy="auto", bounds=(0, 1), delta=1e-6))
-    mixed = plan.candidates[0]
+    mixed = plan.candidates[1]
     assert isinstance(mixed, Plan) and not any(mixed.request.is_drawn)
     assert mixed.count_budget is not None and not mixed.request.is_free

@@ -17,9 +17,11 @@ from dpq_sklearn.estimators.parameters import DEFAULT_BINS, kinds_of_bounds, per
 from dpq_sklearn.estimators.private_quantiles import PrivateQuantileTransformer
 from dpq_sklearn.estimators.strategies import (
     FEWEST_GOOD_BINS,
+    MIXED_BINS,
     TIMES_BETTER_WITH_AUTO,
     UNIFORM_BINS,
     edges_of_column,
+    has_two_bounds,
     mixed_column,
     most_useful_bins,
     quantile_column,
@@ -56,10 +58,10 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         Where the edges are. "quantile": at private quantiles, so that bins hold equally many rows.
         "uniform": between the bounds of a feature, in bins of equal width, which is free: if all
         features have two bounds, the fit reads nothing and spends nothing. Where a bound is
-        missing, a private quantile (10% or 90%) is the end of the range. "auto": the released
-        number of rows decides. If the quantiles are expected to be more than half a bin off,
-        features with two bounds get bins of both kinds, half of the edges of equal width and half
-        at quantiles; see :ref:`Private models <private_models>`.
+        missing, a private quantile (15% or 85%) is the end of the range. "auto": the released
+        number of rows decides. If quantiles are expected to be more than half a bin off,
+        features with two bounds get edges of both kinds, and of equal width alone if a quantile
+        would be hardly better than a guess; see :ref:`Private models <private_models>`.
     dtype : {np.float32, np.float64} or None, default=None
         Type of the output. None keeps that of the input.
     feature_name_combiner : {"concat", "interval"} or callable, default="concat"
@@ -187,11 +189,19 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         if self.strategy == "quantile":
             return of_quantiles, chosen_plan
 
-        first = AUTO_BINS.index(FEWEST_GOOD_BINS) if len(numbers) > 1 else 0
-        mixed = list(map(mixed_column, numbers[first], known))
-        if mixed == of_quantiles[first]:  # no feature has two bounds
+        if not any(map(has_two_bounds, known)):
             return of_quantiles, chosen_plan
-        return [mixed, *of_quantiles[first:]], chosen_strategy
+        if isinstance(self.n_bins, str):  # "auto"
+            of_quantiles = of_quantiles[AUTO_BINS.index(FEWEST_GOOD_BINS) :]
+            numbers = [[MIXED_BINS] * len(known)]
+
+        mixed = list(map(mixed_column, numbers[0], known))
+        widths = self._numbers_of_uniform_bins(known, names)
+        uniform = [
+            uniform_column(n_bins, facts) if has_two_bounds(facts) else column
+            for n_bins, facts, column in zip(widths, known, mixed, strict=True)
+        ]
+        return [uniform, mixed, *of_quantiles], chosen_strategy
 
     def _candidate_numbers(self, n_features, names):
         """Return the numbers of quantile bins of all features, for each candidate."""

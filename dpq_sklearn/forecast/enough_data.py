@@ -46,6 +46,8 @@ MEAN_OF_FOUND = np.sqrt(0.5)
 # On a lattice with few points an edge has no error among the rows that share one. Where the rank
 # deviation is so many times the rows of a point, the error is half as large.
 ROWS_OF_A_POINT = 4.0
+# A draw with less than that for it is hardly better than a guess.
+NATS_OF_A_GUESS = 1.0
 # How far a row may be from the middle of its bin.
 HALF_A_BIN = 0.5
 
@@ -209,6 +211,8 @@ def _nats_of_best_draw(column, deviations, n_rows):
     A value beyond the data is ``min(q, 1 - q) * n_rows`` ranks from the q-quantile that is wanted.
     With a deviation of s in rank, sqrt(2) / s nats per rank count against it.
     """
+    if not column.probabilities:
+        return 0.0
     q = np.array(column.probabilities)
     return np.sqrt(2) * n_rows * np.max(np.minimum(q, 1 - q) / deviations)
 
@@ -254,25 +258,32 @@ def chosen_plan(plans, n_rows):
 def chosen_strategy(plans, n_rows):
     """Return which of several plans a released count asks for, if they differ in their strategies.
 
-    The first plan mixes edges of equal width with quantiles, and is for data that are too few for
-    the others. These have quantiles alone, each finer than the one before.
+    In the first plan, columns with bounds have edges of equal width alone, and in the second one
+    quantiles as well. The others have quantiles alone, each finer than the one before.
     """
-    if np.isnan(np.concatenate(rank_deviations(plans[0]))).any():  # judge by AQ's, as above
+    uniform, *with_quantiles = plans
+    if not with_quantiles:  # the budget does not suffice for any
+        return uniform
+    if np.isnan(np.concatenate(rank_deviations(with_quantiles[0]))).any():  # judge by AQ's
         as_aq = [_with_request(plan, mechanism_name="aq") for plan in plans]
         return plans[as_aq.index(chosen_strategy(as_aq, n_rows))]
 
-    mixed, *of_quantiles = plans
-    n_low = cautious_count(n_rows, mixed.count_budget)
+    mixed, *of_quantiles = with_quantiles
+    is_different = np.array([column.n_widths > 1 for column in uniform.request.columns])
+    n_low = cautious_count(n_rows, uniform.count_budget)
 
     def is_good(plan):
-        columns = zip(plan.request.columns, mixed.request.columns, strict=True)
-        is_different = [one != other for one, other in columns]
         return errors_in_bins(plan, n_low)[is_different].mean() <= TOO_FAR_OFF
 
     # More bins than the first of these plans has must suit the rows in every other respect, too.
     good = [plan for plan in of_quantiles[:1] if is_good(plan)]
     good += [plan for plan in of_quantiles[1:] if is_good(plan) and is_near_enough(plan, n_low)]
-    return good[-1] if good else mixed
+    if good:
+        return good[-1]
+
+    n_likely = likely_count(n_rows, uniform.count_budget)
+    nats = np.array(mixed.map_columns(partial(_nats_of_best_draw, n_rows=n_likely)))
+    return mixed if nats[is_different].mean() > NATS_OF_A_GUESS else uniform
 
 
 def _with_request(plan, **changes):
