@@ -438,6 +438,7 @@ def test_seeds_repeat_but_features_have_their_own_noise(estimator, X):
     assert not np.array_equal(columns[0], columns[1])
 
 
+@pytest.mark.fresh_noise(false_alarm=1e-9)
 @both
 def test_random_state_objects_move_on_and_none_is_fresh(estimator, X):
     state = np.random.RandomState(0)
@@ -449,6 +450,7 @@ def test_random_state_objects_move_on_and_none_is_fresh(estimator, X):
     assert clone(estimator).fit(X).privacy_.os_randomness
 
 
+@pytest.mark.fresh_noise(false_alarm=1e-9)
 @both
 def test_the_global_generator_has_no_influence(estimator, X):
     numbers = []

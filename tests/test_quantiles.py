@@ -266,6 +266,7 @@ def test_the_column_is_not_changed(rng):
     assert np.array_equal(x, before)
 
 
+@pytest.mark.fresh_noise(false_alarm=1e-9)
 def test_no_global_generator_is_used(rng):
     np.random.seed(0)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002

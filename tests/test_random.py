@@ -91,6 +91,7 @@ def test_exponentials_are_within_14_roundings_of_ideal_ones(rng):
             assert abs(drawn / exact - 1) < 12 * Decimal(2) ** -53  # 2 more: U is rounded down
 
 
+@pytest.mark.fresh_noise(false_alarm=1e-12)
 def test_system_words_are_never_the_same():
     first, second = (make_randomness(None).words(1000) for _ in range(2))
     assert len(set(first.tolist()) | set(second.tolist())) == 2000
