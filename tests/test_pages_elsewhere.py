@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import WITHOUT_JAVA, has_java
 from tests.test_docs import CODE, ELSEWHERE, PREAMBLES
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -25,6 +26,7 @@ def run(name, wanted, **namespace):
     return namespace
 
 
+@pytest.mark.skipif(not has_java, reason=WITHOUT_JAVA)
 def test_spark_on_the_page_of_large_data():
     pytest.importorskip("pyspark", reason="the extra 'spark'")
     pytest.importorskip("dask", reason="the extra 'dask'")

@@ -1,7 +1,6 @@
 """Spark DataFrames, in local mode: no UI, nothing listens beyond this machine."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyLedger, dp_describe
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.reading.engines.registry import collection_of
+from tests.marks import WITHOUT_JAVA, has_java
 
 pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
 pa = pytest.importorskip("pyarrow")
-if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-    pytest.skip("Spark needs Java, which this machine does not have", allow_module_level=True)
+if not has_java:
+    pytest.skip(WITHOUT_JAVA, allow_module_level=True)
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
