@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -176,7 +177,7 @@ def array_of_categories(categories: Sequence[Hashable]) -> np.ndarray:
 
     The dtype depends on the categories alone.
     """
-    labels = [np.nan if category is None else category for category in categories]
+    labels: list[Any] = [np.nan if category is None else category for category in categories]
     kinds = set(map(type, labels))
 
     if kinds == {int} and all(-(2**63) <= label < 2**63 for label in labels):
