@@ -38,20 +38,22 @@ class Account:
         )
 
 
-def sums(total, shares, count_budget=None, count_is_apart=False):
+def sums(total, shares, count_budget=None, count_is_apart=False, n_segments=1):
     """Return the accounts in which costs simply add up: as eps or rho, with a delta also as rho.
 
     The columns get their `shares` of what a count leaves. If the count is apart, its eps is set
-    aside before the rest is converted: no composition covers it.
+    aside before the rest is converted: no composition covers it. If the rows are divided into
+    several segments, a column has the same budget in each.
     """
     whole = total.without_delta
     left = whole.amount if count_budget is None else whole.amount - count_budget.amount
-    accounts = [_sum(Budget(left, whole.unit), shares, count_budget)]
+    accounts = [_sum(Budget(left, whole.unit, n_segments), shares, count_budget)]
 
     if total.delta > 0:
         rho = _rho_beside_count(total, count_budget, count_is_apart)
         if rho > 0:
-            accounts.append(_sum(Budget(rho, Unit.RHO), shares, count_budget, total.delta))
+            budget = Budget(rho, Unit.RHO, n_segments)
+            accounts.append(_sum(budget, shares, count_budget, total.delta))
 
     return accounts
 

@@ -1,7 +1,7 @@
 """Budgets: what a mechanism may spend, and how much of it rounding needs."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -42,10 +42,14 @@ class Budget:
 
     A budget of draws is the least eps of the exponential draws that a record meets, if optimal
     composition has worked out what all of them cost together.
+
+    The mechanism may run on several segments of the rows with the same budget. A record is spread
+    over all of them, so only the reserve for rounding grows with their number.
     """
 
     amount: float
     unit: Unit
+    n_segments: int = 1
 
     def __post_init__(self):
         if self.unit not in tuple(Unit) or not 0 < self.amount < math.inf:
@@ -63,7 +67,7 @@ class Budget:
 
     def part(self, share):
         """Return this share (at most 1) of the budget."""
-        return Budget(self.amount * share, self.unit)
+        return replace(self, amount=self.amount * share)
 
     def exponential_eps(self):
         """Return the eps of one exponential mechanism that spends the whole budget.
@@ -76,8 +80,10 @@ class Budget:
     def before_rounding(self, n_draws, error=DRAW_ERROR):
         """Return the budget of an ideal mechanism whose floating-point twin spends this one.
 
-        `n_draws` counts all draws, and `error` is the largest one of a logarithm of a probability.
+        `n_draws` counts all draws in a segment, and `error` is the largest one of a logarithm of a
+        probability.
         """
+        n_draws = n_draws * self.n_segments
         ideal = self.amount * (1 - ROUNDING) - _rounding_cost(self, n_draws, error)
 
         if not ideal > self.amount / 2:
@@ -88,7 +94,7 @@ class Budget:
                 "be guaranteed in floating point."
             )
 
-        return Budget(ideal, self.unit)
+        return replace(self, amount=ideal)
 
 
 @dataclass(frozen=True)

@@ -395,7 +395,8 @@ class ApproximateQuantiles(Mechanism):
     def cost(self, probabilities, budget):
         """Return what `draw` costs: that of the more expensive path, by all levels or not."""
         paths = self._eps_of_paths(probabilities, budget)
-        costs = [exponential_cost(path, len(probabilities)) for path in paths]
+        n_draws = len(probabilities) * budget.n_segments
+        costs = [exponential_cost(path, n_draws) for path in paths]
         return Cost(*map(max, zip(*costs, strict=True)))
 
     def events(self, probabilities, budget):

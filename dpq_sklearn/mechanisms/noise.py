@@ -56,10 +56,11 @@ class CountNoise:
 
     def cost(self):
         """Return what it costs in eps and in rho."""
+        n_counts = self._n_counts * self._budget.n_segments
         if self._budget.unit is Unit.RHO:
             eps_of_rho = 2 * self._sensitivity / math.sqrt(self._variance)  # sqrt(8 rho)
-            return Cost(math.inf, exponential_cost([eps_of_rho], self._n_counts, self._error).rho)
-        eps = exponential_cost([self._rate * self._sensitivity], self._n_counts).eps
+            return Cost(math.inf, exponential_cost([eps_of_rho], n_counts, self._error).rho)
+        eps = exponential_cost([self._rate * self._sensitivity], n_counts).eps
         return Cost(eps, eps**2 / 2)
 
     def event(self):

@@ -20,6 +20,7 @@ from dpq_sklearn.accounting.accounts import optimal_composition, sums
 from dpq_sklearn.accounting.budgets import Budget, BudgetTooSmall
 from dpq_sklearn.accounting.events import counted
 from dpq_sklearn.accounting.losses import PrivacyLoss, most_of_each
+from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.grid import Grid, make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms.noise import CountNoise
@@ -115,17 +116,25 @@ class Plan:
             return Release([np.empty(0) for _ in request.columns], n_rows, self)
 
         cells = draw_columns(
-            request.mechanisms,
+            self.in_segments(request.mechanisms),
             records.ranks,
-            request.probabilities,
-            self.budgets,
+            self.in_segments(request.probabilities),
+            self.in_segments(self.budgets),
             randomness,
-            request.priors,
+            None if request.priors is None else self.in_segments(request.priors),
         )
         n_in_columns = n_rows if counts is None else counts
         is_counted = n_in_columns is not None
-        parts = parts_of_gaps(self._noise, n_in_columns) if is_counted else PART_OF_A_GAP
-        return Release(values_of_columns(self.grid, cells, parts), n_rows, self)
+        noise = self.in_segments(self._noise)
+        parts = parts_of_gaps(noise, n_in_columns) if is_counted else PART_OF_A_GAP
+        return Release(values_of_columns(records.ranks.grid, cells, parts), n_rows, self)
+
+    def in_segments(self, per_column):
+        """Return facts of the columns for the columns of `records`: each once for each segment."""
+        n_segments = self.request.n_segments
+        if isinstance(per_column, np.ndarray):
+            return np.repeat(per_column, n_segments, axis=0)
+        return [fact for fact in per_column for _ in range(n_segments)]
 
     @cached_property
     def _noise(self):
@@ -171,18 +180,25 @@ class PlanChoice:
 
 @dataclass(frozen=True)
 class Description:
-    """What is released of columns: the counts of their values, and their quantiles."""
+    """What is released of columns: the counts of their values, and their quantiles.
 
-    counts: np.ndarray  # (n_columns,) whole numbers, at least 0
-    values: list  # an array for each column
+    All segments of the first column come first, then those of the second, and so on.
+    """
+
+    counts: np.ndarray  # (n_columns * n_segments,) whole numbers, at least 0
+    values: list  # an array for each segment of each column
 
 
 @dataclass(frozen=True)
 class DescriptionPlan:
-    """The quantiles of a request, and in each column a count of the values that are there."""
+    """The quantiles of a request, and in each column a count of the values that are there.
+
+    Both are drawn for each segment of the rows.
+    """
 
     quantiles: Plan
     count_noises: tuple  # one for each column
+    parts: int  # of a record, in which counts are whole numbers: more than 1 if rows share it
     loss: PrivacyLoss
 
     def read(self, source):
@@ -194,21 +210,24 @@ class DescriptionPlan:
 
         Privacy
         -------
-        Neighbours are those of the request. One record, or all rows of a person, adds a weight from
-        0 to `RECORD_WEIGHT` to each column: what it misses there adds nothing. So each total,
-        rounded to whole records, changes by at most 1, which is the sensitivity of its noise. The
-        counts and the quantiles of all columns together cost at most `loss`, by the account that
-        the plan was made with.
+        Neighbours are those of the request. One record, or all rows of a person, adds weights to
+        the segments of a column that sum to at most `RECORD_WEIGHT`: what it misses adds nothing.
+        So the totals of all segments of a column change by at most `parts` together, which is the
+        sensitivity of their noise. Likewise its weights in all draws of a level of the trees of a
+        column, in all segments, sum to at most 1. So the segments cost what one costs, and all
+        columns together at most `loss`, by the account that the plan was made with.
         """
-        totals = self.totals(records.ranks)
-        noises = np.concatenate([noise.draw(randomness) for noise in self.count_noises])
-        counts = np.maximum(totals + noises, 0)
+        noises = self.quantiles.in_segments(self.count_noises)
+        noise = np.concatenate([of_column.draw(randomness) for of_column in noises])
+        counts = np.maximum(self.totals(records.ranks) + noise, 0)
+        counts = (counts + self.parts // 2) // self.parts
+
         released = self.quantiles.draw_quantiles(records, None, randomness, counts)
         return Description(counts, released.values)
 
     def totals(self, ranks):
-        """Return the exact number of records with a value in each column, rounded."""
-        return (ranks.total_weights + RECORD_WEIGHT // 2) // RECORD_WEIGHT
+        """Return the exact weight of the values in each segment of each column, in parts."""
+        return ranks.total_weights // (RECORD_WEIGHT // self.parts)
 
 
 @dataclass(frozen=True)
@@ -360,15 +379,26 @@ def plan_description(request):
         for part in (1 - VALUE_COUNT_SHARE, VALUE_COUNT_SHARE)
         for share in request.shares
     ]
-    account = min(sums(request.budget, shares), key=partial(_predicted_error, request))
+    accounts = sums(request.budget, shares, n_segments=request.n_segments)
+    account = min(accounts, key=partial(_predicted_error, request))
 
-    noises = tuple(map(CountNoise, account.budgets[n_columns:]))
+    parts = parts_of_records(request.neighbours)
+    count_budgets = account.budgets[n_columns:]
+    noises = tuple(CountNoise(budget, sensitivity=parts) for budget in count_budgets)
     quantiles = _plan(request, account, account.budgets[:n_columns], noises)
-    return DescriptionPlan(quantiles, noises, quantiles.loss)
+    return DescriptionPlan(quantiles, noises, parts, quantiles.loss)
+
+
+def parts_of_records(neighbours):
+    """Return in how many parts of a record weights are counted: the rows of a person share one."""
+    return RECORD_WEIGHT if neighbours is Neighbours.PEOPLE else 1
 
 
 def plan_counts(n_counts, budget, *, neighbours, parts=1):
-    """Return the plan for counts that a record changes by at most 1 in all: the least noise."""
+    """Return the plan for counts that a record changes by at most 1 in all: the least noise.
+
+    They are whole numbers of `parts` of a record.
+    """
     choices = [
         (CountNoise(account.budgets[0], n_counts, parts), account)
         for account in sums(budget, shares=(1.0,))

@@ -123,6 +123,7 @@ class Request:
     neighbours: Neighbours = Neighbours.ROWS
     count: CountRole = CountRole.NONE
     is_added_up: bool = False  # whether a ledger adds its cost to that of other releases
+    n_segments: int = 1  # of the rows: the quantiles of each are wanted, for one price
     mechanism: Mechanism = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):

@@ -7,11 +7,10 @@ import numpy as np
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.checks import real_numbers, shown
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.reading.containers import checked_column, no_data_in_frames
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.sources import Histogram, Rows, n_rows
-from dpq_sklearn.releases.plans import plan_counts
+from dpq_sklearn.releases.plans import parts_of_records, plan_counts
 from dpq_sklearn.releases.release import pay, release
 
 # A count for each bin has to fit into memory.
@@ -146,7 +145,7 @@ def dp_histogram(
         n_bins,
         TotalBudget(eps, delta, rho),
         neighbours=neighbours_of(groups),
-        parts=1 if groups is None else RECORD_WEIGHT,
+        parts=parts_of_records(neighbours_of(groups)),
     )
     randomness = make_randomness(random_state)
 

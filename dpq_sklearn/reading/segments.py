@@ -1,0 +1,164 @@
+"""Segments: parts of the rows, such as regions, of which each has statistics of its own.
+
+A row belongs to the segment of its key: its label, or its labels in several columns. Keys are
+public, or released. Rows with any other key belong to no segment. Which labels are equal is decided
+by the rule of `reading.categories`, for all containers alike.
+
+The weights of a person's rows sum to one record over all segments, whatever segments they are in.
+That is why all segments together cost what one of them costs.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpq_sklearn.checks import shown
+from dpq_sklearn.engine.grid import FULL_RESOLUTION
+from dpq_sklearn.engine.weighted_ranks import WeightedRanks
+from dpq_sklearn.reading.categories import NO_CATEGORY, categories_of, public_form
+from dpq_sklearn.reading.containers import read_matrix, readable_columns
+from dpq_sklearn.reading.groups import weights_of_rows
+from dpq_sklearn.reading.sources import Records
+from dpq_sklearn.reading.summaries import summarize
+from dpq_sklearn.reading.threads import in_threads
+
+# Rounding is reserved for each segment, and the reserve must stay small.
+MOST_SEGMENTS = 2**16
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The keys of segments: a tuple of labels for each, one label for each column of labels."""
+
+    keys: tuple[tuple[Hashable, ...], ...]
+
+    def numbers_of(self, columns: Sequence) -> np.ndarray:
+        """Return the number of the segment of each row, -1 for none.
+
+        `columns` are those of the labels. No cell raises.
+        """
+        numbered = [
+            _numbers_of_labels(column, labels)
+            for column, labels in zip(columns, zip(*self.keys, strict=True), strict=True)
+        ]
+        of_rows, of_keys = numbered[0]
+        for more_of_rows, more_of_keys in numbered[1:]:
+            of_rows, of_keys = _joined(of_rows, of_keys, more_of_rows, more_of_keys)
+
+        segments = np.append(np.argsort(of_keys), -1)  # keys are distinct, and -1 is none of them
+        return segments[of_rows]
+
+    def rows_of(self, columns: Sequence) -> "RowsBySegment":
+        """Return which rows each segment has."""
+        return RowsBySegment.of(self.numbers_of(columns), len(self.keys))
+
+
+def _numbers_of_labels(column, labels):
+    """Return a number for the label of each row, -1 if no key has it, and for that of each key."""
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    codes, categories = categories_of(column)
+    of_codes = np.array([*(numbers.get(each, -1) for each in categories), -1])
+    return of_codes[codes], np.array([numbers[label] for label in labels])
+
+
+def _joined(of_rows, of_keys, more_of_rows, more_of_keys):
+    """Return the numbers of pairs of labels, from the numbers of both."""
+    n_more = more_of_keys.max() + 1
+    pairs, of_both = np.unique(of_keys * n_more + more_of_keys, return_inverse=True)
+    wanted = of_rows * n_more + more_of_rows
+    places = np.minimum(np.searchsorted(pairs, wanted), pairs.size - 1)
+    is_listed = (of_rows >= 0) & (more_of_rows >= 0) & (pairs[places] == wanted)
+    return np.where(is_listed, places, -1), of_both
+
+
+@dataclass(frozen=True)
+class RowsBySegment:
+    """The rows of each segment: ``rows[ends[number] : ends[number + 1]]``."""
+
+    rows: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, n_segments: int) -> "RowsBySegment":
+        """Return the rows in the order of the numbers of their segments; -1 is none."""
+        # Integers of 16 bits are sorted many times as fast as others.
+        unsigned = (numbers + 1).astype(np.uint16 if n_segments < 2**16 - 1 else np.int64)
+        n_rows_of = np.bincount(unsigned, minlength=n_segments + 1)
+        return cls(np.argsort(unsigned, kind="stable"), np.cumsum(n_rows_of))
+
+    def divide(self, values: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the values of each segment."""
+        in_order = values[self.rows]
+        for start, end in zip(self.ends[:-1], self.ends[1:], strict=True):
+            yield in_order[start:end]
+
+
+def checked_keys(keys, n_columns: int) -> Segments:
+    """Return the segments with these public keys, or raise."""
+    is_list = hasattr(keys, "__iter__") and not isinstance(keys, (str, bytes, dict))
+    keys = list(keys) if is_list else []
+    if not 0 < len(keys) <= MOST_SEGMENTS:
+        raise ValueError(
+            f'keys must be a list of 1 to {MOST_SEGMENTS:,} keys, or "private", got {shown(keys)}.'
+        )
+
+    forms = []
+    for key in keys:
+        labels = (key,) if n_columns == 1 else key
+        is_right = isinstance(labels, (tuple, list)) and len(labels) == n_columns
+        form = tuple(map(public_form, labels)) if is_right else (NO_CATEGORY,)
+        if NO_CATEGORY in form:
+            words = "a label" if n_columns == 1 else f"a tuple of {n_columns} labels"
+            raise ValueError(
+                f"each of keys must be {words}, each text, a number, a boolean or None, got an "
+                f"object of type {type(key).__name__}."
+            )
+        forms.append(form)
+
+    if len(set(forms)) < len(forms):
+        raise ValueError("keys must be distinct, got two that are equal.")
+    return Segments(tuple(forms))
+
+
+@dataclass(frozen=True)
+class SegmentedTable:
+    """A checked table in memory, and the labels by which its rows are divided into segments."""
+
+    X: object
+    labels: Sequence  # columns
+    segments: Segments
+    n_jobs: int | None = None
+    groups: object = None
+    default_resolution = FULL_RESOLUTION
+
+    def read(self, grid) -> Records:
+        """Return the records of the table: a column of them for each segment of each column."""
+        X = read_matrix(self.X)
+        rows = self.segments.rows_of(self.labels)
+        weights, n_records = None, X.shape[0]
+        if self.groups is not None:
+            weights, n_records = weights_of_rows(self.groups)
+
+        def summarize_column(column):
+            (values,) = readable_columns(X[:, [column]])
+            return summaries_of_segments(values, grid, column, rows, weights)
+
+        found = in_threads(summarize_column, range(X.shape[1]), self.n_jobs)
+        summaries = [summary for of_column in found for summary in of_column]
+        return records_of_segments(summaries, grid, n_records)
+
+
+def summaries_of_segments(values, grid, column, rows: RowsBySegment, weights=None) -> list:
+    """Return the summary of each segment of a float64 column; `weights` None is a record each."""
+    n_segments = rows.ends.size - 1
+    of_rows = [None] * n_segments if weights is None else rows.divide(weights)
+    pairs = zip(rows.divide(values), of_rows, strict=True)
+    return [summarize(values, grid, column, weights) for values, weights in pairs]
+
+
+def records_of_segments(summaries: list, grid, n_records: int) -> Records:
+    """Return the records of all segments of the first column, then of the second, and so on."""
+    n_segments = len(summaries) // grid.low.size
+    grid = grid[np.repeat(np.arange(grid.low.size), n_segments)]
+    return Records(WeightedRanks.of_summaries(summaries, grid), n_records)

@@ -1,0 +1,235 @@
+"""Segments: which rows they have, and what all of them cost together."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.reading.groups import weights_of_rows
+from dpq_sklearn.reading.segments import (
+    MOST_SEGMENTS,
+    RowsBySegment,
+    SegmentedTable,
+    checked_keys,
+    records_of_segments,
+    summaries_of_segments,
+)
+from dpq_sklearn.releases.plans import plan_description
+from tests.enumeration import aq_distribution, renyi_divergence, tiny_grid, worst_log_ratio
+from tests.planning import request_of
+
+QUARTILES = (0.25, 0.5, 0.75)
+MEDIAN = (0.5,)
+
+# Which rows a segment has
+
+CONTAINERS = {
+    "list of objects": lambda labels: np.array(labels, dtype=object),
+    "pandas object": lambda labels: pd.Series(labels, dtype=object),
+    "pandas str": lambda labels: pd.Series(labels, dtype="str"),
+    "pandas category": lambda labels: pd.Series(labels).astype("category"),
+    "polars": pl.Series,
+    "polars categorical": lambda labels: pl.Series(labels, dtype=pl.Categorical),
+    "arrow": pa.array,
+}
+
+
+@pytest.mark.parametrize("make", CONTAINERS.values(), ids=CONTAINERS)
+def test_all_containers_agree_on_the_rows_of_a_segment(make):
+    labels = ["north", "south", None, "east", "north", "North", "south"]
+    segments = checked_keys(["south", "north", "nowhere", None], 1)
+    assert segments.numbers_of([make(labels)]).tolist() == [1, 0, 3, -1, 1, -1, 0]
+
+
+def test_equal_numbers_of_all_types_are_one_key():
+    segments = checked_keys([1, 0, 2.5], 1)
+    columns = [
+        np.array([1, 0, 3]),
+        np.array([1.0, 0.0, np.nan]),
+        np.array([True, False, None], dtype=object),
+        pd.Series([1, 0, None], dtype="Int64"),
+    ]
+    for column in columns:
+        assert segments.numbers_of([column]).tolist() == [0, 1, -1]
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 3])
+def test_keys_of_several_columns_are_tuples(n_columns, rng):
+    labels = [rng.choice(list("abcd"), size=300) for _ in range(n_columns)]
+    keys = list(itertools.product("dba", "ca", "bcd"[:n_columns]))
+    keys = list(dict.fromkeys(key[:n_columns] for key in keys))
+    rng.shuffle(keys)
+    keys = [tuple(key) for key in keys]
+
+    found = checked_keys([key if n_columns > 1 else key[0] for key in keys], n_columns)
+    expected = [keys.index(row) if row in keys else -1 for row in zip(*labels, strict=True)]
+    assert found.numbers_of(labels).tolist() == expected
+    assert {-1, *range(len(keys))} == set(expected)  # so that the test can fail
+
+
+@pytest.mark.parametrize("n_segments", [3, 70_000])
+def test_rows_are_divided_in_their_order(n_segments, rng):
+    numbers = rng.integers(-1, 3, size=200)
+    divided = list(RowsBySegment.of(numbers, n_segments).divide(np.arange(200)))
+    assert len(divided) == n_segments
+    for number, rows in enumerate(divided):
+        assert rows.tolist() == np.flatnonzero(numbers == number).tolist()
+
+
+@pytest.mark.parametrize(
+    ("keys", "n_columns", "words"),
+    [
+        ([], 1, "keys must be a list of 1 to"),
+        ("north", 1, "keys must be a list of 1 to"),
+        (None, 1, "keys must be a list of 1 to"),
+        (range(MOST_SEGMENTS + 1), 1, "keys must be a list of 1 to"),
+        ([("a", "b")], 1, "each of keys must be a label"),
+        (["ab"], 2, "each of keys must be a tuple of 2 labels"),
+        ([("a", "b", "c")], 2, "each of keys must be a tuple of 2 labels"),
+        ([1, True], 1, "keys must be distinct"),
+        ([math.nan, None], 1, "keys must be distinct"),
+    ],
+)
+def test_wrong_keys_are_refused(keys, n_columns, words):
+    with pytest.raises(ValueError, match=words):
+        checked_keys(keys, n_columns)
+
+
+# What all segments cost together, exactly
+
+GRID = tiny_grid(3, positions_per_cell=4)
+
+
+def records_of(people, n_segments, weigh=None):
+    """The records of people, each a list of (segment, cell) for their rows."""
+    rows = [(person, *row) for person, of_person in enumerate(people) for row in of_person]
+    owners, segments, cells = np.array(rows, dtype=int).reshape(-1, 3).T
+    weights = weights_of_rows(owners)[0] if weigh is None else weigh(owners, segments)
+    by_segment = RowsBySegment.of(segments, n_segments)
+    values = GRID.lower_edges(cells, np.zeros_like(cells))
+    summaries = summaries_of_segments(values, GRID, 0, by_segment, weights)
+    return records_of_segments(summaries, GRID, len(people))
+
+
+def weights_in_each_segment(owners, segments):
+    """What would be wrong: a person weighs one record in every segment."""
+    return weights_of_rows([f"{a} {b}" for a, b in zip(owners, segments, strict=True)])[0]
+
+
+def distributions(plan, one, other):
+    """Return the exact distributions of the quantiles of each segment in two datasets."""
+    budget = plan.quantiles.budgets[0]
+    return [
+        [
+            aq_distribution(records.ranks.of_columns([segment]), MEDIAN, budget)
+            for records in (one, other)
+        ]
+        for segment in range(one.ranks.total_weights.size)
+    ]
+
+
+def exact_losses(plan, one, other):
+    """Return the largest log-ratio of all that is released of two datasets.
+
+    The segments are independent, so it adds up over them.
+    """
+    of_quantiles = sum(worst_log_ratio(*pair) for pair in distributions(plan, one, other))
+    # The log-ratio of discrete Laplace noise is proportional to the change of the count.
+    changes = np.abs(plan.totals(one.ranks) - plan.totals(other.ranks)).sum()
+    return of_quantiles + changes / plan.parts * plan.count_noises[0].cost().eps
+
+
+def plan_of(n_segments, **price):
+    fields = {"neighbours": Neighbours.PEOPLE, "n_segments": n_segments, **price}
+    return plan_description(request_of([MEDIAN], **fields))
+
+
+def neighbours_of_people(n_segments, rng, n_people, most_rows):
+    """Yield people in random segments, and the same without the first of them."""
+    for _ in range(12):
+        people = [
+            [(int(rng.integers(n_segments)), int(rng.integers(3))) for _ in range(n_rows)]
+            for n_rows in rng.integers(1, most_rows + 1, size=n_people)
+        ]
+        yield people, people[1:]
+
+
+@pytest.mark.parametrize("n_segments", [2, 3])
+@pytest.mark.parametrize("most_rows", [1, 4])
+def test_all_segments_together_cost_the_price_of_one(n_segments, most_rows, rng):
+    plan = plan_of(n_segments, eps=1.0)
+    for one, other in neighbours_of_people(n_segments, rng, 3, most_rows):
+        loss = exact_losses(plan, records_of(one, n_segments), records_of(other, n_segments))
+        assert loss <= plan.loss.eps
+
+
+@pytest.mark.parametrize("n_segments", [2, 3])
+def test_a_person_who_weighed_a_record_in_each_segment_would_cost_too_much(n_segments):
+    plan = plan_of(n_segments, eps=1.0)
+    everywhere = [[(segment, 2) for segment in range(n_segments)]]
+    others = [[(segment, cell)] for segment in range(n_segments) for cell in (0, 0, 0, 1, 1, 1)]
+
+    def loss(weigh):
+        datasets = (everywhere + others, others)
+        return exact_losses(plan, *(records_of(each, n_segments, weigh) for each in datasets))
+
+    assert 0.75 < loss(weigh=None) <= plan.loss.eps < 1.5 < loss(weights_in_each_segment)
+
+
+def test_segments_cost_no_more_than_their_rho(rng):
+    plan = plan_of(3, eps=None, rho=0.5)
+    budget = plan.quantiles.budgets[0]
+    for one, other in itertools.islice(neighbours_of_people(3, rng, 3, 4), 8):
+        found = distributions(plan, records_of(one, 3), records_of(other, 3))
+        for order in (1.5, 4.0):
+            divergence = math.fsum(renyi_divergence(*pair, order) for pair in found)
+            assert divergence <= order * budget.amount
+
+
+def test_budgets_of_segments_are_those_of_the_whole_but_for_rounding():
+    alone = plan_description(request_of([QUARTILES] * 2, neighbours=Neighbours.PEOPLE))
+    segmented = plan_description(
+        request_of([QUARTILES] * 2, neighbours=Neighbours.PEOPLE, n_segments=1000)
+    )
+    assert segmented.loss.eps == alone.loss.eps == 1.0
+    for one, other in zip(segmented.quantiles.budgets, alone.quantiles.budgets, strict=True):
+        assert one.amount == other.amount
+        assert one.before_rounding(3).amount < other.before_rounding(3).amount
+    assert segmented.count_noises[0].deviation() == pytest.approx(
+        alone.count_noises[0].deviation(), rel=1e-5
+    )
+    spent = math.fsum(
+        mechanism.cost(column.probabilities, budget).eps
+        for mechanism, column, budget in zip(
+            segmented.quantiles.request.mechanisms,
+            segmented.quantiles.request.columns,
+            segmented.quantiles.budgets,
+            strict=True,
+        )
+    )
+    spent += math.fsum(noise.cost().eps for noise in segmented.count_noises)
+    assert spent <= 1.0
+
+
+def test_a_record_is_spread_over_all_segments_of_a_column(rng):
+    table = rng.normal(size=(50, 2))
+    table[rng.random((50, 2)) < 0.2] = np.nan
+    labels = rng.choice(list("abcd"), size=50)
+    people = rng.integers(0, 9, size=50)
+    source = SegmentedTable(table, [labels], checked_keys(list("abc"), 1), groups=people)
+    columns = plan_description(request_of([QUARTILES] * 2, n_segments=3)).quantiles
+    records = source.read(columns.grid)
+    weights, n_people = weights_of_rows(people)
+
+    assert records.n_rows == n_people
+    totals = records.ranks.total_weights.reshape(2, 3)
+    for column, segment in itertools.product(range(2), range(3)):
+        inside = (labels == "abc"[segment]) & ~np.isnan(table[:, column])
+        assert totals[column, segment] == weights[inside].sum()
+    assert totals.sum(axis=1).max() <= n_people * RECORD_WEIGHT
