@@ -5,11 +5,12 @@ in logs: a scalar is printed as it is, anything else by its type.
 """
 
 import math
-from datetime import date
 from numbers import Integral, Number, Real
 from os import PathLike
 
 import numpy as np
+
+from dpq_sklearn.dates import ColumnKind, days_of_scalar, kind_of_scalar
 
 UNBOUNDED = (-math.inf, math.inf)
 MOST_DECIMALS = 15
@@ -56,8 +57,12 @@ def checked_delta(value):
     return number
 
 
-def checked_bounds(bounds):
-    """Return `bounds` as two floats, infinite for None, or raise a ValueError that says why not."""
+def checked_bounds(bounds, kind=None):
+    """Return `bounds` as two floats, infinite for None, or raise a ValueError that says why not.
+
+    Dates become days since 1970-01-01. The `kind` of the column decides whether the bounds must be
+    numbers, dates or durations; None if it is not known.
+    """
     if bounds is None:
         return UNBOUNDED
 
@@ -65,12 +70,16 @@ def checked_bounds(bounds):
         low, high = bounds
     except (TypeError, ValueError):
         low = high = math.nan
+    _check_kind_of_bounds(bounds, (low, high), kind)
 
-    low = -math.inf if low is None else _finite(low)
-    high = math.inf if high is None else _finite(high)
+    low = -math.inf if low is None else _finite_end(low)
+    high = math.inf if high is None else _finite_end(high)
 
     if not low < high:
-        rule = "be None or a pair (low, high) of finite numbers, low < high; None is an open end"
+        rule = (
+            "be None or a pair (low, high) of finite numbers or of dates, low < high; None is an "
+            "open end"
+        )
     elif math.inf in (-low, high) and 2.0**LARGEST_EXPONENT <= min(abs(low), abs(high)) < math.inf:
         rule = f"have one end within 2^{LARGEST_EXPONENT} of 0 if the other one is open"
     elif -math.inf < low and high < math.inf == high - low:
@@ -78,18 +87,42 @@ def checked_bounds(bounds):
     else:
         return low, high
 
-    raise ValueError(f"bounds must {rule}, got {_bounds_in_words(bounds)}")
+    raise ValueError(f"bounds must {rule}, got {_bounds_in_words(bounds)}.")
+
+
+def _check_kind_of_bounds(bounds, ends, kind):
+    """Raise if bounds are dates and the column has numbers, or the other way round."""
+    kinds = {kind_of_scalar(end) for end in ends if end is not None}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"bounds must be two numbers, two dates or two durations, got "
+            f"{_bounds_in_words(bounds)}."
+        )
+    if kind is None or not kinds:
+        return
+
+    (of_bounds,) = kinds
+    if of_bounds is not kind.of_scalars:
+        raise ValueError(
+            f"bounds of a column of {kind.in_words} must be {kind.in_words}, got "
+            f"{_bounds_in_words(bounds)}. Of a table with numbers and dates, bound the columns by "
+            "name: bounds={name: (low, high)}."
+        )
+
+
+def _finite_end(end):
+    """Return a bound as a float: a date in days since 1970-01-01, and NaN if it is neither."""
+    return _finite(end) if kind_of_scalar(end) is ColumnKind.NUMBER else days_of_scalar(end)
 
 
 def _bounds_in_words(bounds):
-    """Return wrong bounds as a message shows them, and what to do about dates."""
+    """Return wrong bounds as a message shows them: numbers as they are, else types."""
     is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
-    if is_short and any(isinstance(end, (date, np.datetime64)) for end in bounds):
-        kinds = ", ".join(type(end).__name__ for end in bounds)
-        return f"({kinds}). Make numbers of dates first, in the column and in its bounds alike."
+    if is_short and any(kind_of_scalar(end) is not ColumnKind.NUMBER for end in bounds):
+        return f"({', '.join(type(end).__name__ for end in bounds)})"
     if is_short and all(end is None or np.isscalar(end) for end in bounds):
-        return f"{bounds!r}."
-    return f"{shown(bounds)}."
+        return repr(bounds)
+    return shown(bounds)
 
 
 def checked_decimals(decimals):

@@ -413,7 +413,8 @@ def test_a_person_counts_as_one_whatever_the_rows():
         [2**53, 2**53 + 1],
         np.array([3, 2], dtype=np.uint64),
         np.array([1, 2j]),
-        np.array(["1970-01-01", "1970-01-02"], dtype="M8[D]"),
+        np.array(["1970-01-02", "1970-01-01"], dtype="M8[D]"),
+        np.array(["1970-01-01", "NaT"], dtype="M8[D]"),
     ],
     ids=str,
 )

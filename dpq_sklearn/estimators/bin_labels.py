@@ -16,17 +16,28 @@ def labels_of_bins(edges):
 
     for edge in edges:
         # The next float only sets the value before it apart, in a bin of its own.
-        if previous is not None and edge == np.nextafter(previous, np.inf):
-            closings.append(f"{_few_digits(previous)}]")
-            openings.append(f"({_few_digits(previous)}")
+        if previous is not None and _is_next_float(edge, previous):
+            closings.append(f"{_in_words(previous)}]")
+            openings.append(f"({_in_words(previous)}")
         else:
-            closings.append(f"{_few_digits(edge)})")
-            openings.append(f"[{_few_digits(edge)}")
+            closings.append(f"{_in_words(edge)})")
+            openings.append(f"[{_in_words(edge)}")
         previous = edge
 
     closings.append("inf)")
     pairs = zip(openings, closings, strict=True)
     return _distinct([f"{opening}, {closing}" for opening, closing in pairs])
+
+
+def _is_next_float(edge, previous):
+    return edge.dtype.kind == "f" and edge == np.nextafter(previous, np.inf)
+
+
+def _in_words(edge):
+    """Return an edge as text: a date without a time if it is midnight, a number in few digits."""
+    if edge.dtype.kind == "f":
+        return _few_digits(edge)
+    return str(edge.item()).removesuffix(" 00:00:00")
 
 
 def _few_digits(number):

@@ -1,6 +1,5 @@
 """DPKBinsDiscretizer: private quantiles become bin edges."""
 
-from copy import deepcopy
 from numbers import Integral
 
 import numpy as np
@@ -10,6 +9,7 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.checks import shown
+from dpq_sklearn.dates import ColumnKind, dates_of, numbers_of
 from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.bin_labels import labels_of_bins
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
@@ -75,7 +75,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         The private edges of each feature. Equal ones make empty bins; the last of them lies at the
         next number, so that a value on which several edges lie has a bin of its own. The outermost
         two, which play no role in `transform`, are the bounds or, without bounds, a bin's width
-        away; a single edge tells no width, so they are as far from it as zero is.
+        away. With a single edge, they lie ``abs(edge)`` away from it. The edges of dates are
+        `datetime64`, in UTC if the column has a time zone, and those of durations `timedelta64`.
     n_bins_ : ndarray of shape (n_features,)
         The number of bins of each feature: what was asked for, or what "auto" chose.
     rank_error_ : ndarray of shape (n_features,) of arrays
@@ -237,6 +238,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         edges, errors = zip(
             *map(edges_of_column, released.values, deviations, columns), strict=True
         )
+        edges = map(_as_dates, edges, self._kinds())
 
         self.n_bins_ = np.array([column.n_bins for column in columns])
         self.bin_edges_ = np.fromiter(edges, dtype=object)
@@ -266,7 +268,11 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return [np.count_nonzero(errors == 0) for errors in self.rank_error_]
 
     def _private_values(self):
-        return [edges[1:-1] for edges in self.bin_edges_]
+        return [edges[1:-1] for edges in self._edges_in_numbers()]
+
+    def _edges_in_numbers(self):
+        """Return the edges of each feature as floats, dates as days since 1970-01-01."""
+        return [numbers_of(edges) for edges in self.bin_edges_]
 
     def _transform_rows(self, X):
         dtype = (np.float64, np.float32) if self.dtype is None else self.dtype
@@ -302,7 +308,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             X = compat.checked_matrix(table, offsets[-1], accept_sparse="csr", **options)
             bins = binning.bins_of_indicators(X, offsets)
 
-        return binning.bin_centres(bins, self.bin_edges_, X.dtype)
+        return binning.bin_centres(bins, self._edges_in_numbers(), X.dtype)
 
     def get_feature_names_out(self, input_features=None):
         """Get output feature names; by default those of scikit-learn's KBinsDiscretizer.
@@ -333,7 +339,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         if self.feature_name_combiner == "concat":
             return [f"{name}_{k}.0" for k in range(self.n_bins_[index])]
         if self.feature_name_combiner == "interval":
-            labels = labels_of_bins(self._private_values()[index])
+            labels = labels_of_bins(self.bin_edges_[index][1:-1])
             return [f"{name}_{label}" for label in labels]
 
         combined = [self.feature_name_combiner(name, k) for k in range(self.n_bins_[index])]
@@ -369,7 +375,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         """
         check_is_fitted(self)
 
-        return [labels_of_bins(edges) for edges in self._private_values()]
+        return [labels_of_bins(edges[1:-1]) for edges in self.bin_edges_]
 
     def to_sklearn(self, missing="raise"):
         """Return a plain fitted transformer of scikit-learn with the private quantiles.
@@ -417,7 +423,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         plain.fit(np.stack((np.zeros(self.n_features_in_), self.n_bins_.astype(np.float64))))
 
         plain.set_params(strategy=self._plain_strategy(), dtype=self.dtype)
-        plain.bin_edges_ = deepcopy(self.bin_edges_)
+        edges = (edges.copy() for edges in self._edges_in_numbers())
+        plain.bin_edges_ = np.fromiter(edges, dtype=object)
         return plain
 
     def _plain_strategy(self):
@@ -430,3 +437,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         if self.dtype in (np.float64, np.float32):
             tags.transformer_tags.preserves_dtype = [np.dtype(self.dtype).name]
         return tags
+
+
+def _as_dates(edges, kind):
+    """Return the edges of a feature as dates if it holds dates."""
+    return edges if kind is ColumnKind.NUMBER else dates_of(edges, kind)

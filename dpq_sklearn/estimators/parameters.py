@@ -3,20 +3,25 @@
 from numbers import Integral
 
 from dpq_sklearn.checks import checked_bounds, checked_decimals, checked_positive, shown
+from dpq_sklearn.dates import kind_of
 from dpq_sklearn.reading.schema import within_schema
 
 DEFAULT_BINS = 5
 
 
-def per_feature_bounds(bounds, n_features, names=None):
-    """Return a checked pair of bounds for each feature, infinite where there is none."""
+def per_feature_bounds(bounds, n_features, names=None, kinds=None):
+    """Return a checked pair of bounds for each feature, infinite where there is none.
+
+    The `kinds` of the features say which of them are dates, if that is known.
+    """
+    kinds = [None] * n_features if kinds is None else kinds
     if bounds is None or is_pair(bounds):
-        return [checked_bounds(bounds)] * n_features
+        return [checked_bounds(bounds, kind) for kind in kinds]
 
     pairs = _one_a_feature(bounds, n_features, names, "bounds", None)
     if n_features == 2 and not isinstance(bounds, (list, dict)):
         _refuse_lows_and_highs(bounds)
-    return list(map(checked_bounds, pairs))
+    return list(map(checked_bounds, pairs, kinds))
 
 
 def kinds_of_bounds(bounds):
@@ -58,7 +63,8 @@ def per_feature_decimals(decimals, n_features, names=None):
 
 def per_feature_lattices(bounds, decimals, n_features, names=None, dtypes=None):
     """Return the bounds and the decimals of each feature; "schema" asks for the dtypes."""
-    bounds = per_feature_bounds(bounds, n_features, names)
+    kinds = None if dtypes is None else list(map(kind_of, dtypes))
+    bounds = per_feature_bounds(bounds, n_features, names, kinds)
     if isinstance(decimals, str):  # "schema"
         return within_schema(dtypes or [None] * n_features, bounds)
     return bounds, per_feature_decimals(decimals, n_features, names)

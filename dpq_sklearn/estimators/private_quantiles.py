@@ -8,6 +8,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.dates import ColumnKind
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.estimators.base import PrivateTransformer
 from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions
@@ -26,6 +27,7 @@ from dpq_sklearn.forecast.enough_data import (
     errors_in_bins,
 )
 from dpq_sklearn.mechanisms.registry import MECHANISMS
+from dpq_sklearn.reading.containers import kinds_of_columns
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.schema import dtypes_of
 from dpq_sklearn.releases.plans import PlanChoice, plan_choice, plan_quantiles
@@ -38,6 +40,15 @@ def _role_of_count(candidates):
         return CountRole.CHOOSES
     is_drawn = any(column.probabilities for column in candidates[0])
     return CountRole.BESIDE if is_drawn else CountRole.NONE
+
+
+# A dtype of each kind, as Arrow calls it.
+_DTYPES_OF_KINDS = {
+    ColumnKind.NUMBER: "int64",
+    ColumnKind.DATE: "date32",
+    ColumnKind.INSTANT: "timestamp",
+    ColumnKind.DURATION: "duration",
+}
 
 
 class PrivateQuantileTransformer(PrivateTransformer):
@@ -59,12 +70,14 @@ class PrivateQuantileTransformer(PrivateTransformer):
     bounds : None, pair, list of pairs or dict, default=None
         Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
         one for each, by position or name. None is an open end. Values outside are clipped. A dict
-        may omit features; a name that `X` does not have is an error, as in all parameters.
+        may omit features; a name that `X` does not have is an error, as in all parameters. Bounds
+        of dates are dates.
     decimals : None, int, array-like, dict or "schema", default=None
         The publicly known number of decimals, 0 for whole numbers and -3 for thousands: one for
         all features, or one for each by position or name. Values are rounded to it. None means
-        that it is unknown. "schema" derives it from integer and boolean dtypes: use it only if the
-        dtypes were declared, and not inferred from the values as by ``read_csv``.
+        that it is unknown. "schema" derives it from integer, boolean and date dtypes: use it only
+        if the dtypes were declared, and not inferred from the values as by ``read_csv``. Dates and
+        durations count in days.
     prior : array-like, fitted transformer or None, default=None
         Public rows with the same columns, or an earlier release: a fitted transformer of this
         package, the result of its `to_sklearn`, or a table of :func:`dp_describe`. The search for
@@ -120,7 +133,32 @@ class PrivateQuantileTransformer(PrivateTransformer):
     def _check_rows(self, X):
         refuse_private_rows(self.prior, X)
 
+    def _checked_table(self, X, *, reset, **options):
+        table = super()._checked_table(X, reset=reset, **options)
+        if not reset:
+            self._check_kinds(table)
+        return table
+
+    def _check_kinds(self, table):
+        """Raise if a feature holds dates where `fit` saw numbers, or the other way round."""
+        for position, (fitted, given) in enumerate(
+            zip(self._kinds(), kinds_of_columns(table), strict=True)
+        ):
+            if fitted.of_scalars is not given.of_scalars:
+                name = _check_feature_names_in(self)[position]
+                raise ValueError(
+                    f"feature {name!r} must hold {fitted.in_words} as in fit, got {given.in_words}."
+                )
+
+    def _kinds(self):
+        """Return what the features hold: numbers, unless a fit has seen a type of dates."""
+        return getattr(self, "_kinds_", None) or [ColumnKind.NUMBER] * self.n_features_in_
+
     def _plan_fit(self, table, source, budget, neighbours):
+        kinds = kinds_of_columns(table)
+        if any(kind is not ColumnKind.NUMBER for kind in kinds):
+            self._kinds_ = kinds
+
         return self._plan(
             table.shape[1],
             budget,
@@ -252,6 +290,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
             bounds,
             self.error_in_bins_,
             self._numbers_of_exact_edges(),
+            kinds=self._kinds(),
             rows=self._rows_in_words(plan),
             advice=self._advice(plan) if is_noisy else "",
         )
@@ -273,13 +312,13 @@ class PrivateQuantileTransformer(PrivateTransformer):
         """Return the plan that the fit followed, from public facts and the released count.
 
         The forecasts do not depend on the resolution. The dtypes of the rows are not kept, so with
-        ``decimals="schema"`` all features count as whole numbers.
+        ``decimals="schema"`` all features that are no dates count as whole numbers.
         """
         plan = self._plan(
             self.n_features_in_,
             self._total_budget(),
             neighbours=self.privacy_.neighbours,
-            dtypes=["int64"] * self.n_features_in_,
+            dtypes=[_DTYPES_OF_KINDS[kind] for kind in self._kinds()],
         )
         return plan.choose(plan.candidates, self.n_rows_) if isinstance(plan, PlanChoice) else plan
 

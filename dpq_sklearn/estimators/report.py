@@ -4,6 +4,7 @@ import html
 
 import numpy as np
 
+from dpq_sklearn.dates import ColumnKind, dates_of
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
 
 _VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
@@ -32,18 +33,19 @@ class QualityReport(dict):
         return f"<table>{rows}</table>"
 
 
-def make_report(names, values, bounds, errors, n_exact, *, rows, advice):
+def make_report(names, values, bounds, errors, n_exact, *, kinds, rows, advice):
     """Return a table of the features with their private values and expected errors in bins.
 
     `bounds` are pairs, infinite where a feature has none. `n_exact` counts the edges of each
-    feature that are public. `rows` is the released count as text, and `advice` applies to features
-    that are mostly noise. The table is a pandas DataFrame if pandas is installed.
+    feature that are public. The `kinds` say which values are shown as dates. `rows` is the released
+    count as text, and `advice` applies to features that are mostly noise. The table is a pandas
+    DataFrame if pandas is installed.
     """
     verdicts = map(_verdict_on_edges, errors, values, bounds, n_exact)
     columns = {
         "feature": names,
         "bins": np.array([edges.size + 1 for edges in values]),
-        "edges": np.fromiter((edges.tolist() for edges in values), dtype=object),
+        "edges": np.fromiter(map(_shown_edges, values, kinds), dtype=object),
         "error_in_bins": errors.round(3),
         "verdict": np.fromiter(verdicts, dtype=object),
         "caveat": np.full(len(values), rows, dtype=object),
@@ -55,6 +57,11 @@ def make_report(names, values, bounds, errors, n_exact, *, rows, advice):
     except ImportError:
         return QualityReport(columns)
     return pandas.DataFrame(columns)
+
+
+def _shown_edges(edges, kind):
+    """Return edges as a list of floats, dates or durations."""
+    return (edges if kind is ColumnKind.NUMBER else dates_of(edges, kind)).tolist()
 
 
 def _verdict_on_edges(error, edges, bounds, n_exact):

@@ -1,4 +1,4 @@
-"""Reading containers: every table of real numbers becomes floats, and no output quotes a cell.
+"""Reading containers: tables of numbers and dates become floats, and no output quotes a cell.
 
 Exceptions and warnings are outputs, too. Therefore reading has two steps:
 
@@ -24,6 +24,7 @@ from traceback import clear_frames
 import numpy as np
 from scipy import sparse
 
+from dpq_sklearn.dates import days_of, is_date_type, kind_of
 from dpq_sklearn.reading.threads import blocks_of_rows
 
 _REAL_KINDS = "biuf"
@@ -32,7 +33,8 @@ _INTEGERS = tuple(map(np.dtype, "?bBhHiIlLqQ"))
 # What the names of other libraries' dtypes begin with.
 _NUMBERS = r"(?i)(sparse\[|dictionary<values=)?(bool|u?int\d|(half)?float|double|decimal|null)"
 _ABOUT_OBJECTS = (
-    " Objects may be text: convert them, with pd.to_numeric or astype, or leave the column out."
+    " Objects may be text: convert them, with pd.to_numeric, pd.to_datetime or astype, or leave "
+    "the column out."
 )
 _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
@@ -56,6 +58,8 @@ class Unread:
         """Return the container as an array of numbers in the shape that it told, or raise."""
         array = self.as_array()
         _check_dtypes(array)
+        if not is_date_type(self.dtype):
+            _refuse_untold_dates(array)
         return array
 
     def as_array(self):
@@ -65,6 +69,12 @@ class Unread:
             kind = type(self.container).__name__
             raise ValueError(f"X must be readable in the shape that it tells, got a {kind}.")
         return array
+
+
+def _refuse_untold_dates(array):
+    """Raise for dates in a container that told no dtype: its numbers were planned as numbers."""
+    if is_date_type(array.dtype):
+        raise TypeError("dates must be in a container with a dtype: convert it with np.asarray.")
 
 
 def checked_table(X, name="X"):
@@ -137,6 +147,7 @@ def _read(X, kept_types, first_column):
     with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
         if not _has_dtypes(X):  # a column of which nothing is checked so far
             X = checked_column(_with_dtypes(X, "x", _A_COLUMN))
+            _refuse_untold_dates(X)
         if isinstance(X, Unread):
             X = X.read()
         return _matrix_of(X, kept_types, first_column)
@@ -284,7 +295,7 @@ def no_table_in_words(thing):
 
 
 def _check_dtypes(X):
-    """Raise if a dtype holds no real numbers, and name all columns that have such a one.
+    """Raise if a dtype holds neither numbers nor dates, and name all columns of such a dtype.
 
     Lists and NumPy's arrays of objects have no dtypes that say more: their cells decide. A column
     of objects in a DataFrame is nearly always text.
@@ -292,11 +303,12 @@ def _check_dtypes(X):
     labels, dtypes, _ = columns_of(X)
     is_array = isinstance(X, (np.ndarray, Unread))
     may_hold_numbers = may_be_numbers if is_array else are_numbers
-    if all(map(may_hold_numbers, set(dtypes))):
+    wrong_types = {d for d in set(dtypes) if not may_hold_numbers(d) and not is_date_type(d)}
+    if not wrong_types:
         return
 
     pairs = zip(labels, dtypes, strict=True)
-    wrong = [(label, dtype) for label, dtype in pairs if not may_hold_numbers(dtype)]
+    wrong = [(label, dtype) for label, dtype in pairs if dtype in wrong_types]
     if hasattr(X, "dtype"):  # all columns of an array have the same one
         wrong = wrong[:1]
     kinds = {getattr(dtype, "kind", None) for _, dtype in wrong}
@@ -340,9 +352,14 @@ def are_numbers(dtype):
 
 def _floats_of(column, name):
     """Return a new array of the floats of a column, or raise for a cell that is not a number."""
-    library, dtype = library_of(column), getattr(column, "dtype", None)
+    library = library_of(column)
+    dtype = getattr(column, "dtype", None)
     if hasattr(dtype, "pyarrow_dtype"):  # pandas 2.0 fails on some dictionaries of Arrow
-        library, column = "pyarrow", sys.modules["pyarrow"].array(column)
+        library = "pyarrow"
+        column = sys.modules["pyarrow"].array(column)
+    if is_date_type(column.type if library == "pyarrow" else dtype):
+        return days_of(_dates_in_numpy(column, library))
+
     if library == "pyarrow":
         is_float = str(column.type) in ("halffloat", "float", "double")
         column = column if is_float else column.cast("float64", safe=False)
@@ -356,6 +373,23 @@ def _floats_of(column, name):
     else:
         array = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return _floats_of_objects(array, name) if array.dtype.kind == "O" else array.astype(float)
+
+
+def _dates_in_numpy(column, library):
+    """Return a column as an array of `datetime64`, in UTC, or of `timedelta64`."""
+    if library == "pyarrow":
+        return column.to_numpy(zero_copy_only=False)
+    if isinstance(column, np.ma.MaskedArray):
+        return column.filled(np.array("NaT", dtype=column.dtype))
+    if hasattr(column.dtype, "tz"):  # NumPy has no time zones
+        unit = getattr(column.dtype, "unit", "ns")
+        return column.to_numpy(dtype=f"datetime64[{unit}]")
+    return column.to_numpy() if library == "polars" else np.asarray(column)
+
+
+def kinds_of_columns(X):
+    """Return the `ColumnKind` of each column of a checked table or column; reads no cell."""
+    return [kind_of(dtype) for dtype in columns_of(X)[1]]
 
 
 def _floats_of_objects(cells, name):
@@ -400,7 +434,8 @@ def _n_dimensions(X):
 def columns_of(X, first_column=0):
     """Return what messages call each column, its dtype, and the columns; reads no cell."""
     if _n_dimensions(X) == 1:
-        return ["x"], [X.type if library_of(X) == "pyarrow" else X.dtype], [X]
+        dtype = X.type if library_of(X) == "pyarrow" else getattr(X, "dtype", None)
+        return ["x"], [dtype], [X]
     if hasattr(X, "iloc"):  # by position: names may occur twice
         names, dtypes, columns = X.columns, list(X.dtypes), (column for _, column in X.items())
     elif hasattr(X, "dtypes"):

@@ -5,12 +5,20 @@
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
+from dpq_sklearn.dates import (
+    ColumnKind,
+    days_of_scalar,
+    kind_of,
+    kind_of_scalar,
+    nearest_dates,
+)
 from dpq_sklearn.optional import optional_module
-from dpq_sklearn.reading.containers import library_of, read_matrix
-from dpq_sklearn.reading.quantities import names_of, table_of_quantities
+from dpq_sklearn.reading.containers import columns_of, library_of, read_matrix
+from dpq_sklearn.reading.quantities import are_quantities, names_of
 
 COUNT = "count"
 STATISTIC = "statistic"  # what polars calls the column of labels
@@ -19,12 +27,13 @@ _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?(?:e-\d+)?)%")
 
 @dataclass(frozen=True)
 class Described:
-    """What a description says of each column."""
+    """What a description says of each column of numbers or dates."""
 
-    table: object  # the columns of numbers
+    names: list
     counts: np.ndarray  # (n_columns,)
     probabilities: tuple  # ascending
-    values: np.ndarray  # (n_quantiles, n_columns)
+    values: np.ndarray  # (n_quantiles, n_columns); dates are days since 1970-01-01
+    are_dates: list  # whether the values of each column are dates
 
 
 def labels_of_quantiles(probabilities):
@@ -53,22 +62,58 @@ def check_container(table):
 def make_description(table, probabilities, counts, values):
     """Return a description of a table: for polars one of polars, else of pandas.
 
-    `values` has the quantiles of each column, and `counts` the numbers of their values.
+    `values` has the quantiles of each column, and `counts` the numbers of their values. Columns of
+    dates hold dates. As in the libraries' own `describe` they are columns of objects in pandas,
+    and of text in polars.
     """
     labels = [COUNT, *labels_of_quantiles(probabilities)]
-    numbers = np.vstack((counts, np.transpose(values)))
-    library = library_of(table)
-
-    if library == "polars":
-        import polars
-
-        columns = dict(zip(names_of(table), numbers.T, strict=True))
-        return polars.DataFrame({STATISTIC: labels, **columns})
+    if library_of(table) == "polars":
+        return _description_in_polars(table, labels, counts, values)
 
     import pandas
 
-    names = table.columns if library == "pandas" else names_of(table)
-    return pandas.DataFrame(numbers, index=labels, columns=names)
+    dtypes = columns_of(table)[1]
+    columns = {
+        position: _column_in_pandas(*column)
+        for position, column in enumerate(zip(dtypes, counts, values, strict=True))
+    }
+    description = pandas.DataFrame(columns)
+    description.index = labels
+    description.columns = table.columns if library_of(table) == "pandas" else names_of(table)
+    return description
+
+
+def _column_in_pandas(dtype, count, values):
+    """Return a count and quantiles as a column: objects for dates, in the time zone of the rows."""
+    import pandas
+
+    kind = kind_of(dtype)
+    if kind is ColumnKind.NUMBER:
+        return np.append(float(count), values)
+
+    dates = pandas.Series(nearest_dates(values, kind))
+    timezone = getattr(getattr(dtype, "pyarrow_dtype", dtype), "tz", None)
+    if timezone is not None:
+        dates = dates.dt.tz_localize("UTC").dt.tz_convert(timezone)
+    return np.array([float(count), *dates], dtype=object)
+
+
+def _description_in_polars(table, labels, counts, values):
+    import polars
+
+    columns = {STATISTIC: labels}
+    for column, count, of_column in zip(table.iter_columns(), counts, values, strict=True):
+        kind = kind_of(column.dtype)
+        if kind is ColumnKind.NUMBER:
+            columns[column.name] = np.append(float(count), of_column)
+        else:
+            dates = polars.Series(nearest_dates(of_column, kind))
+            if getattr(column.dtype, "time_zone", None) is not None:
+                dates = dates.dt.replace_time_zone("UTC").dt.convert_time_zone(
+                    column.dtype.time_zone
+                )
+            columns[column.name] = [f"{float(count):.15g}", *map(str, dates.to_list())]
+    return polars.DataFrame(columns)
 
 
 def read_description(table):
@@ -85,11 +130,41 @@ def read_description(table):
     if COUNT not in labels or not rows:
         return None
 
-    table = table_of_quantities(table)
-    numbers = read_matrix(table).astype(np.float64)
+    names = names_of(table)
+    columns, kinds = zip(*map(_read_column, *columns_of(table)[1:]), strict=True)
+    found = [position for position, numbers in enumerate(columns) if numbers is not None]
+    if not found:
+        return None
+
+    numbers = np.column_stack([columns[position] for position in found])
     return Described(
-        table=table,
+        names=[names[position] for position in found],
         counts=numbers[labels.index(COUNT)],
         probabilities=tuple(float(matches[row].group(1)) / 100 for row in rows),
         values=numbers[rows],
+        are_dates=[kinds[position] is ColumnKind.INSTANT for position in found],
     )
+
+
+def _read_column(dtype, column):
+    """Return a column of a description as floats, None if it holds other things, and its kind."""
+    if are_quantities(dtype):
+        return read_matrix(column)[:, 0].astype(np.float64), kind_of(dtype)
+
+    cells = list(column)
+    try:
+        numbers = np.array(list(map(_number_in_cell, cells)))
+    except (TypeError, ValueError):
+        return None, None
+    has_durations = ColumnKind.DURATION in map(kind_of_scalar, cells)
+    return numbers, ColumnKind.DURATION if has_durations else ColumnKind.INSTANT
+
+
+def _number_in_cell(cell):
+    """Return a count, a date, or the text of either as a float; raise for anything else."""
+    if kind_of_scalar(cell) is not ColumnKind.NUMBER:
+        return days_of_scalar(cell)
+    try:
+        return float(cell)
+    except ValueError:
+        return days_of_scalar(datetime.fromisoformat(cell))

@@ -14,8 +14,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn.checks import shown
+from dpq_sklearn.dates import numbers_of
 from dpq_sklearn.mechanisms.prior import Prior
-from dpq_sklearn.reading.containers import checked_column, checked_table, read_matrix
+from dpq_sklearn.reading.containers import (
+    checked_column,
+    checked_table,
+    kinds_of_columns,
+    read_matrix,
+)
 from dpq_sklearn.reading.descriptions import read_description
 from dpq_sklearn.reading.shared_memory import share_memory
 from dpq_sklearn.releases.request import even_probabilities
@@ -27,13 +33,17 @@ def priors_of_features(prior, n_features, names=None):
         return [None] * n_features
     if hasattr(prior, "get_params"):
         found = _of_transformer(prior)
+        own_names = getattr(prior, "feature_names_in_", None)
         what = "features"
     elif (described := read_description(prior)) is not None:
-        prior = described.table
+        own_names = described.names
         found = [_of_quantiles(described.probabilities, values) for values in described.values.T]
         what = "columns"
     else:
         prior = checked_table(prior)
+        own_names = getattr(prior, "column_names", None)  # Arrow's `columns` are data
+        if own_names is None:
+            own_names = getattr(prior, "columns", None)
         found = list(map(Prior.of_numbers, read_matrix(prior).astype(np.float64).T))
         what = "columns"
 
@@ -41,7 +51,8 @@ def priors_of_features(prior, n_features, names=None):
         raise ValueError(
             f"prior must have the {n_features} columns of X, got one with {len(found)} {what}."
         )
-    _check_names(prior, names)
+    if names is not None and own_names is not None and list(own_names) != list(names):
+        raise ValueError("prior must have the columns of X by the same names in the same order.")
     return found
 
 
@@ -51,6 +62,13 @@ def prior_of_column(prior, x):
         return None
     prior = checked_column(prior)
     refuse_private_rows(prior, x)
+    (kind,) = kinds_of_columns(x)
+    (kind_of_prior,) = kinds_of_columns(prior)
+    if kind_of_prior.of_scalars is not kind.of_scalars:
+        raise ValueError(
+            f"prior must hold {kind.in_words} as x does, got {kind_of_prior.in_words}."
+        )
+
     return Prior.of_numbers(read_matrix(prior)[:, 0].astype(np.float64))
 
 
@@ -96,7 +114,7 @@ def _of_transformer(transformer):
         )
 
     if hasattr(transformer, "bin_edges_"):
-        edges = [edges[1:-1] for edges in transformer.bin_edges_]
+        edges = [numbers_of(edges[1:-1]) for edges in transformer.bin_edges_]
         return list(map(_of_edges, edges, _shares_below(transformer, edges)))
     if hasattr(transformer, "quantiles_") and hasattr(transformer, "references_"):
         references = np.asarray(transformer.references_)
@@ -142,15 +160,6 @@ def _of_quantiles(probabilities, values):
     """Return the prior of a column of a description, None if it has no quantiles."""
     known = np.isfinite(values)
     return Prior.of_release(np.array(probabilities)[known], values[known]) if known.any() else None
-
-
-def _check_names(prior, names):
-    """Raise if a prior names its columns otherwise."""
-    own = None
-    for attribute in ("feature_names_in_", "column_names", "columns"):  # Arrow's columns are data
-        own = getattr(prior, attribute, None) if own is None else own
-    if names is not None and own is not None and list(own) != list(names):
-        raise ValueError("prior must have the columns of X by the same names in the same order.")
 
 
 def refuse_private_rows(prior, X):

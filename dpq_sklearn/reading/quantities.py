@@ -1,4 +1,4 @@
-"""Quantities: the columns of a table whose types are numbers, as `DataFrame.describe` takes them.
+"""Quantities: the columns of a table whose types are numbers or dates, as for `describe` of pandas.
 
 Types and names are public, and nothing else decides. Booleans and categories are no quantities, and
 neither are columns of objects, whatever their cells are.
@@ -9,6 +9,7 @@ import re
 import numpy as np
 from scipy import sparse
 
+from dpq_sklearn.dates import is_date_type
 from dpq_sklearn.reading.containers import Unread, columns_of, table_with_dtypes, word_of_dtype
 
 # What the names of other libraries' dtypes begin with.
@@ -48,8 +49,8 @@ def positions_of_quantities(X, name="table"):
 def no_quantities(got, name="table"):
     """Return the message for a table of which no column is left."""
     return (
-        f"{name} must have a column whose type is a number, got {got}. Objects may be text: "
-        "convert them, with pd.to_numeric or astype."
+        f"{name} must have a column whose type is a number or a date, got {got}. Objects may be "
+        "text: convert them, with pd.to_numeric, pd.to_datetime or astype."
     )
 
 
@@ -59,7 +60,9 @@ def named_types(names_and_words):
 
 
 def are_quantities(dtype):
-    """Return whether a dtype says that it holds numbers, neither booleans nor categories."""
+    """Return whether a dtype holds numbers or dates, and neither booleans nor categories."""
+    if is_date_type(dtype):
+        return True
     if isinstance(dtype, np.dtype):
         return dtype.kind in "iuf"
     return re.match(_QUANTITIES, str(dtype)) is not None

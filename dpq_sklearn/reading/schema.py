@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 
+from dpq_sklearn.dates import ColumnKind, kind_of
 from dpq_sklearn.reading.containers import columns_of
 
 _INTEGERS = r"(sparse\[|dictionary<values=)?u?int\d"
@@ -24,8 +25,8 @@ def dtypes_of(X):
 def within_schema(dtypes, bounds):
     """Return the bounds and the decimals of columns with these dtypes: lists.
 
-    Integers and booleans have no decimals. Booleans and small unsigned integers are bounds where
-    none are given. What other types hold is not known.
+    Integers, booleans and dates without a time have no decimals. Booleans and small unsigned
+    integers have bounds, which apply where none are given. Nothing is known of other types.
     """
     of_types = list(map(_bounds_and_decimals, dtypes))
     return (
@@ -41,6 +42,8 @@ def _bounds_and_decimals(dtype):
     if str(dtype) == "category":
         dtype = dtype.categories.dtype
     name = str(dtype).lower()
+    if kind_of(dtype) is ColumnKind.DATE:  # whole days
+        return (-np.inf, np.inf), 0
     if re.match(_BOOLEANS, name):
         return (0.0, 1.0), 0
     if re.match(_INTEGERS, name):

@@ -7,7 +7,6 @@ from dpq_sklearn.checks import shown
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF, errors_in_bins, rank_deviations
 from dpq_sklearn.optional import optional_module
 from dpq_sklearn.reading.descriptions import labels_of_quantiles, read_description
-from dpq_sklearn.reading.quantities import names_of
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.releases.request import Column, Request
 from dpq_sklearn.reporting.displays import BAND, PRIVATE
@@ -83,6 +82,7 @@ class DPDescribeDisplay:
         self.count_error = count_error
         self.rank_errors = rank_errors
         self.are_noise = are_noise
+        self.are_dates = [False] * len(names)
 
     @classmethod
     def from_description(
@@ -117,7 +117,7 @@ class DPDescribeDisplay:
         deviation = plan.count_noises[0].deviation()
         rank_errors = 2 * rank_deviations(plan.quantiles)[0]
         display = cls(
-            [str(name) for name in names_of(described.table)],
+            [str(name) for name in described.names],
             described.counts,
             described.probabilities,
             described.values,
@@ -128,6 +128,7 @@ class DPDescribeDisplay:
                 for count in described.counts
             ],
         )
+        display.are_dates = described.are_dates
         return display.plot(axes=axes)
 
     def plot(self, axes=None):
@@ -182,6 +183,8 @@ class DPDescribeDisplay:
             style = {"color": BAND, "alpha": 0.4}
             ax.barh(np.zeros(lower.size), upper - lower, 2 * _HALF_BAND, lower, **style)
         self._draw_box(ax, self.values[:, column])
+        if self.are_dates[column]:  # days since 1970-01-01, as matplotlib counts
+            ax.xaxis_date()
 
         ax.use_sticky_edges = False
         ax.margins(x=0.02)

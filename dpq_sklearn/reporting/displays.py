@@ -7,6 +7,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.checks import shown
 from dpq_sklearn.composites.inside import is_private
+from dpq_sklearn.dates import ColumnKind
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
 from dpq_sklearn.optional import optional_module
 from dpq_sklearn.reading.containers import checked_table, read_matrix
@@ -70,6 +71,7 @@ class DPQuantileDisplay:
         self.name = name
         self.x_public = x_public
         self.note = None
+        self.are_dates = False
 
     @classmethod
     def from_estimator(cls, estimator, *, feature=0, n_rows=None, X_public=None, ax=None):
@@ -122,6 +124,7 @@ class DPQuantileDisplay:
         if np.isnan(band).all():  # of "agg_tree" nobody knows it
             band = None
         display = cls(values, shares, errors=band, kind=kind, name=name, x_public=x_public)
+        display.are_dates = estimator._kinds()[index].of_scalars is ColumnKind.INSTANT
         display.note = _warning(released, values[0], estimator.error_in_bins_[index])
         return display.plot(ax=ax)
 
@@ -148,6 +151,8 @@ class DPQuantileDisplay:
         self.ax_.set_title(title if self.note is None else f"{title}\n{self.note}")
         self.ax_.set(xlabel=self.name, ylabel="share of the rows below", ylim=(-0.02, 1.02))
         self.ax_.legend(loc="best", frameon=False)
+        if self.are_dates:  # days since 1970-01-01, as matplotlib counts
+            self.ax_.xaxis_date()
         return self
 
     def _draw_cdf(self):

@@ -6,8 +6,9 @@ import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.checks import real_numbers, shown
+from dpq_sklearn.dates import dates_in_list, days_of, kind_of, nearest_dates, numbers_of
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.reading.containers import checked_column, no_data_in_frames
+from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.sources import Histogram, Rows, n_rows
 from dpq_sklearn.releases.plans import parts_of_records, plan_counts
@@ -102,7 +103,8 @@ def dp_histogram(
         The private numbers, as in :func:`dp_quantiles`. NaN are in no bin.
     bins : int or array-like of float
         The ascending edges of the bins, or with `range` the number of bins of equal width. Choose
-        them without looking at the data. The last bin includes its right edge.
+        them without looking at the data. The last bin includes its right edge. For dates the edges
+        are dates.
     range : (float, float) or None, default=None
         The lower and the upper end of the bins if `bins` is a number. Unlike in NumPy it has no
         default: the extremes of the data are private.
@@ -151,13 +153,14 @@ def dp_histogram(
 
     with no_data_in_frames():
         x = checked_column(x)
+        _check_kind_of_edges(edges, x)
         if groups is not None:
             groups = checked_groups(groups, len(x))
 
     detail = f"{n_bins} bins"
     paid = pay(plan, ledger, randomness, what="dp_histogram", columns=1, detail=detail)
     with no_data_in_frames():
-        counts = release(paid, Histogram(x, edges, groups))
+        counts = release(paid, Histogram(x, numbers_of(edges), groups))
 
     return (counts, edges, paid.loss) if return_privacy else (counts, edges)
 
@@ -172,14 +175,27 @@ def _checked_edges(bins, ends):
     elif ends is not None:
         raise ValueError("range must be None if bins are edges, got both.")
 
-    edges = real_numbers(bins)
+    edges = dates_in_list(bins)
+    if edges is None:
+        edges = real_numbers(bins)
+    numbers = numbers_of(edges)
     is_row = edges.ndim == 1 and edges.size >= 2
-    if not is_row or not np.isfinite(edges).all() or np.any(edges[1:] <= edges[:-1]):
+    if not is_row or not np.isfinite(numbers).all() or np.any(numbers[1:] <= numbers[:-1]):
         hint = "" if edges.size else " They are not real numbers."
         raise ValueError(
             f"bins must be two or more ascending finite edges, got {shown(bins)}.{hint}"
         )
     return edges
+
+
+def _check_kind_of_edges(edges, x):
+    """Raise if the edges are dates and the column has numbers, or the other way round."""
+    (kind,) = kinds_of_columns(x)
+    if kind_of(edges.dtype).of_scalars is not kind.of_scalars:
+        raise ValueError(
+            f"bins of a column of {kind.in_words} must be {kind.in_words}, got "
+            f"{kind_of(edges.dtype).in_words}."
+        )
 
 
 def _equal_width_edges(n_bins, ends):
@@ -195,15 +211,17 @@ def _equal_width_edges(n_bins, ends):
             f"np.linspace(low, high, {n_bins + 1}), from public knowledge."
         )
 
-    low, high = _checked_range(ends)
-    return np.linspace(low, high, n_bins + 1)
+    dates = dates_in_list(ends)
+    low, high = _checked_range(ends, real_numbers(ends) if dates is None else days_of(dates))
+    edges = np.linspace(low, high, n_bins + 1)
+    return edges if dates is None else nearest_dates(edges, kind_of(dates.dtype).of_scalars)
 
 
-def _checked_range(ends):
-    """Return the two ends of a range as floats."""
-    numbers = real_numbers(ends)
+def _checked_range(ends, numbers):
+    """Return the two ends of a range, which are given as floats, too."""
     if numbers.shape != (2,) or not np.isfinite(numbers).all() or not numbers[0] < numbers[1]:
         raise ValueError(
-            f"range must be a pair (low, high) of finite numbers, low < high, got {shown(ends)}."
+            "range must be a pair (low, high) of finite numbers or of dates, low < high, got "
+            f"{shown(ends)}."
         )
     return numbers

@@ -42,7 +42,7 @@ def dp_describe(
     ledger=None,
     return_privacy=False,
 ):
-    """Describe the numeric columns of a table: counts and quantiles, all for one budget.
+    """Describe the columns of numbers and dates of a table: counts and quantiles, for one budget.
 
     Like :meth:`pandas.DataFrame.describe`. There is no mean, no minimum and no maximum: these are
     at the mercy of one row. Nothing need be known of the columns.
@@ -50,8 +50,8 @@ def dp_describe(
     Parameters
     ----------
     table : {pandas, polars, Arrow, dask or Spark table, NumPy or dask array, iterator}
-        The private rows. Columns whose types are no numbers are left out, whatever is in them:
-        text, objects, booleans, categories, dates. NaN and missing values are not counted,
+        The private rows. Columns whose types are neither numbers nor dates are left out, whatever
+        is in them: text, objects, booleans, categories. NaN and missing values are not counted,
         infinities are clipped. An iterator yields tables with the same columns, each a part of the
         rows.
     percentiles : array-like of float, default=(0.05, 0.25, 0.5, 0.75, 0.95)
@@ -89,7 +89,7 @@ def dp_describe(
         The columns that are described, with the rows "count", "5%", and so on. Counts are whole
         numbers, at least 0; they get a fifth of the budget. For polars it is a polars DataFrame
         with the labels of the rows in a column "statistic", for all else one of pandas, which has
-        to be installed.
+        to be installed. A column of dates holds dates, as objects in pandas and as text in polars.
     privacy : PrivacyLoss
         What the release cost. Only if `return_privacy`.
 

@@ -6,9 +6,10 @@ import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.checks import checked_bounds, checked_decimals, checked_probabilities, shown
+from dpq_sklearn.dates import ColumnKind, nearest_dates
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.mechanisms.registry import checked_mechanism
-from dpq_sklearn.reading.containers import checked_column, no_data_in_frames
+from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.priors import prior_of_column, refuse_private_rows
 from dpq_sklearn.reading.schema import dtypes_of, within_schema
@@ -41,8 +42,9 @@ def dp_quantiles(
     Parameters
     ----------
     x : array-like of shape (n_samples,)
-        The private numbers: any real dtype, a list, a pandas or polars Series, objects that are
-        numbers. NaN and missing values are ignored, infinities are clipped.
+        The private numbers or dates: any real dtype, a list, a pandas or polars Series, objects
+        that are numbers, or a type of dates, times or durations. NaN and missing values are
+        ignored, infinities are clipped.
     q : float or array-like of float
         Quantiles, each strictly between 0 and 1, in any order and shape, repeated or not.
     eps : float or None, default=1.0
@@ -52,13 +54,14 @@ def dp_quantiles(
     rho : float or None, default=None
         Budget in zero-concentrated DP instead, with ``eps=None``.
     bounds : None or (low, high), default=None
-        Public bounds that the numbers are clipped to; one of them may be None. None needs no
-        knowledge of the data and reads none from them. Never take bounds from the data themselves.
+        Public bounds that the numbers are clipped to; one of them may be None. You don't need to
+        supply bounds, and none are taken from the data. Never compute them from the private data.
+        For dates they are dates, without a time zone in UTC.
     decimals : None, int or "schema", default=None
         How many decimals the numbers have, if that is publicly known: 0 for whole numbers, 2 for
         cents, -3 for thousands. They are rounded to it, and so are the quantiles. None is unknown.
-        "schema" is 0 if `x` has a type of integers or booleans, which must have been declared, and
-        not guessed from the numbers.
+        "schema" is 0 if `x` has a type of integers, booleans or dates, which must have been
+        declared, and not guessed from the values. Dates and durations count in days.
     prior : array-like of shape (n_public,) or None, default=None
         Public numbers of the same kind, or quantiles that were released before. The quantiles are
         looked for where these have them, at no cost. Never pass a part of `x`, or anything that was
@@ -81,7 +84,8 @@ def dp_quantiles(
     Returns
     -------
     quantiles : float or ndarray of the shape of `q`
-        Monotone in `q`.
+        Monotone in `q`. For dates it is a `datetime64` (in UTC if `x` has a time zone), for
+        durations a `timedelta64`.
     privacy : PrivacyLoss
         What the release cost. Only if `return_privacy`.
 
@@ -109,7 +113,7 @@ def dp_quantiles(
     ascending, inverse = np.unique(probabilities, return_inverse=True)
     budget = TotalBudget(eps, delta, rho)
     checked_mechanism(mechanism)
-    bounds = checked_bounds(bounds)
+    checked_bounds(bounds)
     is_schema = isinstance(decimals, str) and decimals == "schema"
     if not is_schema:
         decimals = checked_decimals(decimals)
@@ -120,6 +124,8 @@ def dp_quantiles(
         x = checked_column(x)
         if groups is not None:
             groups = checked_groups(groups, len(x))
+        (kind,) = kinds_of_columns(x)
+        bounds = checked_bounds(bounds, kind)
         if is_schema:
             (bounds,), (decimals,) = within_schema(dtypes_of(x), [bounds])
         prior = prior_of_column(prior, x)
@@ -138,9 +144,11 @@ def dp_quantiles(
     with no_data_in_frames():
         (released,) = release(paid, Table(x, groups=groups)).values
 
+    if kind is not ColumnKind.NUMBER:
+        released = nearest_dates(released, kind)
     values = released[inverse.reshape(probabilities.shape)]
     if probabilities.ndim == 0:
-        values = float(values)
+        values = values[()] if kind is not ColumnKind.NUMBER else float(values)
     return (values, paid.loss) if return_privacy else values
 
 

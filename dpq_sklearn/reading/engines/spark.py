@@ -40,7 +40,18 @@ _ARROW_TYPES = {
     types.LongType: pa.int64(),
     types.FloatType: pa.float32(),
     types.DoubleType: pa.float64(),
+    types.DateType: pa.date32(),
+    types.TimestampType: pa.timestamp("us", "UTC"),
+    types.TimestampNTZType: pa.timestamp("us"),
+    types.DayTimeIntervalType: pa.duration("us"),
 }
+_QUANTITY_TYPES = (
+    types.NumericType,
+    types.DateType,
+    types.TimestampType,
+    types.TimestampNTZType,
+    types.DayTimeIntervalType,
+)
 _LABEL_TYPES = (
     types.BooleanType,
     types.IntegralType,
@@ -106,8 +117,8 @@ class SparkCollection:
         if wrong:
             named = ", ".join(f"{f.name!r} ({f.dataType.simpleString()})" for f in wrong)
             raise ValueError(
-                f"columns of X must be of boolean, integer, float or double type, got {named}: "
-                "cast or drop them."
+                "columns of X must be of boolean, integer, float, double, date or timestamp type, "
+                f"got {named}: cast or drop them."
             )
 
         names = [field.name for field in fields]
@@ -120,7 +131,7 @@ class SparkCollection:
 
         arrow_types = [_ARROW_TYPES[type(field.dataType)] for field in fields]
         return pa.Table.from_arrays(
-            [pa.array([1]).cast(arrow_type) for arrow_type in arrow_types],
+            [_one_of(arrow_type) for arrow_type in arrow_types],
             names=names,
         )
 
@@ -130,7 +141,7 @@ class SparkCollection:
         features = [
             position
             for position, field in enumerate(fields)
-            if isinstance(field.dataType, types.NumericType) and field.name != self.groups
+            if isinstance(field.dataType, _QUANTITY_TYPES) and field.name != self.groups
         ]
         if not features:
             words = ((field.name, field.dataType.simpleString()) for field in fields)
@@ -221,6 +232,13 @@ class SparkCollection:
 def _numbered_columns(X):
     """Return a DataFrame whose columns are called 0, 1, ...; Spark reads dots in names as paths."""
     return X.toDF(*map(str, range(len(X.columns))))
+
+
+def _one_of(arrow_type):
+    """Return an Arrow array with one made-up value of a type."""
+    if pa.types.is_date32(arrow_type):  # Arrow casts 32-bit integers to dates, and no others
+        return pa.array([1], pa.int32()).cast(arrow_type)
+    return pa.array([1]).cast(arrow_type)
 
 
 # What follows runs in the executors.

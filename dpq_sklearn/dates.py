@@ -1,0 +1,189 @@
+"""Dates and durations as numbers: days since 1970-01-01, or lengths in days.
+
+A release works with floats. Columns and bounds become numbers on the way in, and released numbers
+become dates again on the way out. The unit is that of matplotlib's date axes.
+
+The dtype of a column decides what it holds, as for numbers. Instants with a time zone are
+compared in UTC. Nothing here depends on the cells of other rows, and the map from instants to
+numbers is monotone, so ranks stay what they are.
+"""
+
+import math
+import re
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
+
+import numpy as np
+
+_MICROSECONDS = 86_400_000_000  # in a day
+
+# How many of each of NumPy's units a day has.
+_UNITS_IN_A_DAY = {"h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000, "us": _MICROSECONDS}
+_UNITS_IN_A_DAY |= {"ns": 1000 * _MICROSECONDS, "ps": 10**6 * _MICROSECONDS}
+_WHOLE_DAYS = ("Y", "M", "W", "D")
+
+# The years 1 to 9999, which all libraries can show, in days since 1970-01-01. Durations have the
+# same limits.
+_FIRST_DAY = -719_162.0
+_LAST_DAY = 2_932_896.0
+
+
+class ColumnKind(Enum):
+    """What the numbers of a column stand for."""
+
+    NUMBER = "numbers"
+    DATE = "whole days"
+    INSTANT = "dates"
+    DURATION = "durations"
+
+    @property
+    def of_scalars(self):
+        """What a single value is: dates with and without times are one kind then."""
+        return ColumnKind.INSTANT if self is ColumnKind.DATE else self
+
+    @property
+    def in_words(self):
+        """What messages call the values."""
+        return self.of_scalars.value
+
+
+def kind_of(dtype):
+    """Return what a dtype of NumPy, pandas, polars or Arrow holds; numbers unless it is known."""
+    if isinstance(dtype, np.dtype):
+        return _kind_in_numpy(dtype)
+
+    name = str(dtype).lower()
+    if re.match(r"datetime|timestamp", name):
+        return ColumnKind.INSTANT
+    if re.match(r"date(32|64)?\b", name):
+        return ColumnKind.DATE
+    return ColumnKind.DURATION if re.match(r"duration\b", name) else ColumnKind.NUMBER
+
+
+def _kind_in_numpy(dtype):
+    if dtype.kind not in "mM":
+        return ColumnKind.NUMBER
+    unit = np.datetime_data(dtype)[0]
+    if unit in _UNITS_IN_A_DAY:
+        return ColumnKind.INSTANT if dtype.kind == "M" else ColumnKind.DURATION
+    if dtype.kind == "M" and unit in _WHOLE_DAYS:
+        return ColumnKind.DATE
+    is_length = dtype.kind == "m" and unit in ("W", "D")  # months have no fixed length
+    return ColumnKind.DURATION if is_length else ColumnKind.NUMBER
+
+
+def is_date_type(dtype):
+    """Return whether a dtype holds dates, instants or durations."""
+    return kind_of(dtype) is not ColumnKind.NUMBER
+
+
+def days_of(dates):
+    """Return an array of `datetime64` or `timedelta64` as floats, NaN where a date is missing.
+
+    The same instant has the same number in all units. What is shorter than a microsecond is cut
+    off.
+    """
+    dates = np.asarray(dates, dtype=dates.dtype.newbyteorder("="))
+    unit, n_units = np.datetime_data(dates.dtype)
+    if unit in _WHOLE_DAYS:
+        days = dates.astype(f"{dates.dtype.kind}8[D]").view(np.int64).astype(np.float64)
+    else:
+        counts = dates.view(np.int64)
+        if n_units > 1:
+            counts = counts * n_units
+        whole, rest = np.divmod(counts, _UNITS_IN_A_DAY[unit])
+        microseconds = _in_microseconds(rest, unit)
+        days = whole.astype(np.float64) + microseconds / _MICROSECONDS
+
+    days[np.isnat(dates)] = np.nan
+    return days
+
+
+def _in_microseconds(counts, unit):
+    """Return whole microseconds of less than a day, given in another unit."""
+    per_day = _UNITS_IN_A_DAY[unit]
+    if per_day > _MICROSECONDS:
+        return counts // (per_day // _MICROSECONDS)
+    return counts * (_MICROSECONDS // per_day)
+
+
+def dates_of(days, kind):
+    """Return ascending or single numbers of days as `datetime64` or `timedelta64`.
+
+    Instants and durations are rounded to microseconds. Dates are rounded up, so a whole day lies
+    below the number if and only if it lies below the date. Numbers that differ stay different.
+    """
+    days = np.clip(np.asarray(days, dtype=np.float64), _FIRST_DAY, _LAST_DAY)
+    if kind is ColumnKind.DATE:
+        counts = _distinct(np.ceil(days).astype(np.int64), days)
+        return counts.view("M8[D]")
+
+    whole = np.floor(days)
+    microseconds = np.rint((days - whole) * _MICROSECONDS).astype(np.int64)
+    counts = _distinct(whole.astype(np.int64) * _MICROSECONDS + microseconds, days)
+    return counts.view("M8[us]" if kind is ColumnKind.INSTANT else "m8[us]")
+
+
+def _distinct(counts, days):
+    """Return counts of which each is larger than the one before if its number of days is."""
+    if counts.ndim != 1:
+        return counts
+    for index in range(1, counts.size):
+        if days[index] > days[index - 1]:
+            counts[index] = max(counts[index], counts[index - 1] + 1)
+    return counts
+
+
+def nearest_dates(days, kind):
+    """Return released numbers of days as dates: of whole days the nearest ones, NaN as NaT."""
+    days = np.asarray(days, dtype=np.float64)
+    is_known = ~np.isnan(days)
+    numbers = np.where(is_known, days, 0.0)
+    if kind is ColumnKind.DATE:
+        numbers = np.rint(numbers)
+
+    dates = dates_of(numbers.ravel(), kind).reshape(days.shape)
+    return np.where(is_known, dates, np.array("NaT", dtype=dates.dtype))
+
+
+def numbers_of(values):
+    """Return an array of released values as floats: dates as days, numbers as they are."""
+    return days_of(values) if values.dtype.kind in "mM" else values
+
+
+def dates_in_list(given):
+    """Return a list or an array of dates or durations as an array, None if it is none of these."""
+    if hasattr(given, "to_numpy"):  # a Series or an Index
+        given = given.to_numpy()
+    if isinstance(given, np.ndarray):
+        return given if is_date_type(given.dtype) else None
+    if not isinstance(given, (list, tuple)) or not given:
+        return None
+    kinds = set(map(kind_of_scalar, given))
+    if len(kinds) > 1 or ColumnKind.NUMBER in kinds:
+        return None
+    return dates_of(np.array(list(map(days_of_scalar, given))), *kinds)
+
+
+def kind_of_scalar(thing):
+    """Return what a bound is: a date, a duration, or a number if it is nothing of both."""
+    if isinstance(thing, (date, np.datetime64)):  # also datetimes and Timestamps of pandas
+        return ColumnKind.INSTANT
+    if isinstance(thing, (timedelta, np.timedelta64)):
+        return ColumnKind.DURATION
+    return ColumnKind.NUMBER
+
+
+def days_of_scalar(thing):
+    """Return a date or a duration as a float, NaN if it is missing or has no fixed length.
+
+    Without a time zone it is in UTC.
+    """
+    if isinstance(thing, datetime) and getattr(thing, "tzinfo", None) is not None:
+        thing = thing.astimezone(UTC).replace(tzinfo=None)
+    is_date = kind_of_scalar(thing) is ColumnKind.INSTANT
+    try:
+        scalar = np.datetime64(thing) if is_date else np.timedelta64(thing)
+    except (TypeError, ValueError):
+        return math.nan
+    return float(days_of(scalar.reshape(1))[0]) if is_date_type(scalar.dtype) else math.nan
