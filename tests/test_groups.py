@@ -28,6 +28,7 @@ from dpq_sklearn import (
     DPRobustScaler,
     PrivacyLedger,
     dp_count,
+    dp_describe,
     dp_histogram,
     dp_quantiles,
     plan_search,
@@ -783,3 +784,59 @@ def test_threads_change_nothing(n_jobs, rng):
     one = DPKBinsDiscretizer(random_state=0).fit(X, groups=groups)
     many = DPKBinsDiscretizer(random_state=0, n_jobs=n_jobs).fit(X, groups=groups)
     assert np.array_equal(released(one), released(many))
+
+
+# Labels in a column of the table
+
+
+def tables_with_labels(rng):
+    frame = pd.DataFrame(rng.normal(size=(300, 2)), columns=["a", "b"])
+    frame.insert(1, "who", [f"p{i % 70}" for i in range(300)])
+    return {"pandas": frame, "polars": pl.from_pandas(frame), "Arrow": pa.table(frame)}
+
+
+@both
+@pytest.mark.parametrize("name", ["pandas", "polars", "Arrow"])
+def test_a_name_stands_for_the_column_of_labels(estimator, name, rng):
+    table = tables_with_labels(rng)[name]
+    frame = table if name == "pandas" else table.to_pandas()
+    features = frame[["a", "b"]]
+    estimator = clone(estimator).set_params(random_state=0)
+    expected = clone(estimator).fit(features, groups=frame["who"])
+    fitted = clone(estimator).fit(table, groups="who")
+    assert list(fitted.feature_names_in_) == ["a", "b"]
+    np.testing.assert_array_equal(released(fitted), released(expected))
+    transformed = clone(estimator).fit_transform(table, groups="who")
+    np.testing.assert_array_equal(transformed, expected.transform(features))
+    in_batches = clone(estimator).fit_batches([table], groups="who", groups_are_whole=True)
+    assert in_batches.n_rows_ == expected.n_rows_
+    with pytest.raises(ValueError, match="who"):
+        fitted.transform(table)
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars", "Arrow"])
+def test_functions_take_the_name_of_the_column_of_labels(name, rng):
+    table = tables_with_labels(rng)[name]
+    assert dp_count(table, groups="who", eps=1e6) == 70
+    description = dp_describe(table, groups="who", eps=1e6)
+    columns = [column for column in description.columns if column != "statistic"]
+    assert columns == ["a", "b"]
+    assert description["a"][0] == 70 if name == "polars" else description["a"].iloc[0] == 70
+
+
+def test_a_name_that_is_not_that_of_one_column_is_refused(rng, tmp_path):
+    ledger = people_ledger(tmp_path)
+    tables = tables_with_labels(rng)
+    twice = pd.concat([tables["pandas"], tables["pandas"][["who"]]], axis=1)
+    for X, n_columns in [
+        (tables["pandas"].drop(columns="who"), "no column"),
+        (tables["polars"].drop("who"), "no column"),
+        (np.zeros((3, 2)), "no column"),
+        (twice, "several columns"),
+    ]:
+        for method in ("fit", "fit_transform"):
+            with pytest.raises(ValueError, match=f"a str that names {n_columns}"):
+                getattr(DPKBinsDiscretizer(ledger=ledger), method)(X, groups="who")
+    with pytest.raises(ValueError, match="groups must be one column of labels"):
+        dp_quantiles([1.0, 2.0], 0.5, groups="who", ledger=ledger)
+    assert ledger.records() == []

@@ -133,9 +133,9 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         groups : array-like of shape (n_samples,), str or None, default=None
             The person each row belongs to, as any hashable label. A missing label counts as a
             separate person. With `groups` the fit protects all rows of a person together, at no
-            extra eps. For a dask or Spark DataFrame, pass the name of the column that holds the
-            labels, which is no feature then; for dask collections also a dask Series or Array with
-            the same partitions.
+            extra eps. For a table it may be the name of the column that holds the labels, which is
+            no feature then: `transform` takes tables without it. Dask collections also take a dask
+            Series or Array with the same partitions.
 
         Returns
         -------
@@ -178,8 +178,9 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         batches : iterable
             Arrays, pandas or polars DataFrames, or Arrow record batches or tables, each a part of
             the private rows with the same columns. Batches may be empty.
-        groups : iterable or None, default=None
-            The labels of the rows of each batch, as in `fit`: one column of labels per batch.
+        groups : iterable, str or None, default=None
+            The labels of the rows of each batch, as in `fit`: one column of labels per batch, or
+            the name of the column of each batch that holds them.
         groups_are_whole : bool, default=False
             Whether all rows of a person are in one batch. `groups` require it. It is not checked: a
             check would have to keep all labels, and its result would depend on them.
@@ -368,8 +369,14 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         Xt : {ndarray, sparse matrix} of shape (n_samples, n_features_out)
             The transformed rows; lazy for dask and Spark, in the same kind of container.
         """
+        groups = fit_params.get("groups")
         collection_of(X).refuse_output(self._transforming_map())
-        return super().fit_transform(X, y, **fit_params)
+        if not isinstance(groups, str):
+            return super().fit_transform(X, y, **fit_params)
+
+        with no_data_in_frames():
+            features = collection_of(X, groups).features()  # the column of labels is no feature
+        return self.fit(X, y, **fit_params).transform(features)
 
     def inverse_transform(self, X):
         """Map transformed rows back to values.
@@ -448,6 +455,11 @@ def _with_labels(batches, groups):
     """Yield each batch with its column of labels, or with None; raise if their numbers differ."""
     if groups is None:
         yield from zip(batches, repeat(None), strict=False)
+        return
+    if isinstance(groups, str):  # the name of a column of each batch
+        for batch in batches:
+            collection = collection_of(batch, groups)
+            yield collection.features(), collection.groups
         return
 
     unpaired = "groups must have one column of labels for each batch."

@@ -9,6 +9,7 @@ from dpq_sklearn.checks import real_numbers, shown
 from dpq_sklearn.dates import dates_in_list, days_of, kind_of, nearest_dates, numbers_of
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
+from dpq_sklearn.reading.engines.memory import MemoryCollection
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.sources import Histogram, Rows, n_rows
 from dpq_sklearn.releases.plans import parts_of_records, plan_counts
@@ -36,7 +37,7 @@ def dp_count(
     x : array-like
         The private rows. Missing values count, too.
     eps, delta, rho, groups, random_state, ledger, return_privacy
-        As in :func:`dp_quantiles`.
+        As in :func:`dp_quantiles`. For a table, `groups` may be the name of a column.
 
     Returns
     -------
@@ -70,6 +71,8 @@ def dp_count(
         raise ValueError(f"x must be a column or a table, got an object of {type(x).__name__}.")
     if groups is not None:
         with no_data_in_frames():
+            if isinstance(groups, str):  # the name of a column
+                groups = MemoryCollection.of(x, groups).groups
             groups = checked_groups(groups, n_rows(x))
 
     paid = pay(plan, ledger, randomness, what="dp_count", columns=None, detail="1 count")

@@ -76,8 +76,9 @@ def dp_describe(
     mechanism : {"aq", "agg_tree", "auto"}, default="aq"
         What finds the quantiles, as in :func:`dp_quantiles`.
     groups : array-like of shape (n_samples,), str or None, default=None
-        Whose row each one is, as in :meth:`DPKBinsDiscretizer.fit`: the promise is for people then,
-        each of a person's k rows weighs 1/k, and so it counts. Not for iterators.
+        The person each row belongs to, as in :meth:`DPKBinsDiscretizer.fit`, or the name of the
+        column that holds the labels, which is not described then. With `groups` the description
+        protects people: each of a person's k rows weighs 1/k, and so it counts. Not for iterators.
     n_jobs : int or None, default=None
         Number of threads, as in joblib. The result does not depend on it.
     random_state, ledger, return_privacy

@@ -124,7 +124,7 @@ class DaskCollection:
 
         What scikit-learn's validation says about them it would say about the real ones.
         """
-        X = self._features
+        X = self.features()
         if self._is_frame:
             return X._meta_nonempty
 
@@ -137,14 +137,14 @@ class DaskCollection:
             positions_of_quantities(np.empty((0, self.X.shape[1]), dtype=self.X.dtype))
             return self
 
-        features = self._features._meta
+        features = self.features()._meta
         kept = [features.columns[position] for position in positions_of_quantities(features)]
         if self.groups is not None and self._are_groups_a_column:
             kept.append(self.groups)
         return replace(self, X=self.X[kept])
 
-    @property
-    def _features(self):
+    def features(self):
+        """Return the collection without the column of labels."""
         if self.groups is not None and self._are_groups_a_column:
             return self.X.drop(columns=[self.groups])
         return self.X
@@ -173,7 +173,7 @@ class DaskCollection:
 
     def _delayed_people(self, grid):
         """Return the delayed summary of all people; each has been brought to one partition."""
-        features = self._features if self._is_frame else self._features.rechunk({1: -1})
+        features = self.features() if self._is_frame else self.features().rechunk({1: -1})
         if self._are_groups_a_column:  # features and labels come out of one reading
             labels = self.X[self.groups]
             with_keys = partial(_with_keys_of_column, name=self.groups)

@@ -23,6 +23,9 @@ class RowMap:
 class Collection(Protocol):
     """A table and, in a fit, whose rows they are; made without reading anything."""
 
+    def features(self):
+        """Return the container without the column of labels, if `groups` names one."""
+
     def typed_rows(self):
         """Return a table with the names and types of the features, for scikit-learn's checks.
 

@@ -17,4 +17,4 @@ def collection_of(X, groups=None):
 
         return SparkCollection(X, groups)
 
-    return MemoryCollection(X, groups)
+    return MemoryCollection.of(X, groups)

@@ -110,6 +110,10 @@ class SparkCollection:
                 f"{kinds[0].simpleString()}."
             )
 
+    def features(self):
+        """Return the DataFrame without the column of labels."""
+        return self.X if self.groups is None else self.X.drop(self.groups)
+
     def typed_rows(self):
         """Return one made-up row with the columns and types of the features."""
         fields = [field for field in self.X.schema.fields if field.name != self.groups]
