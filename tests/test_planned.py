@@ -83,6 +83,7 @@ def transformers(draw):
     options["mechanism"] = draw(st.sampled_from(MECHANISMS))
     options["feature_weights"] = draw(st.one_of(st.none(), of_features(weights, n_features)))
     options["bounds"] = draw(st.sampled_from([None, (0, 1), (0, None), {"a": (0, 1)}]))
+    options["decimals"] = draw(st.sampled_from([None, 0, 1, {"a": 1}]))
     with_groups = draw(st.booleans())
     neighbours = "people" if with_groups else "rows"
     if draw(st.booleans()):
@@ -243,3 +244,22 @@ def test_a_refusal_says_for_whom_it_was_asked(neighbours):
     with pytest.raises(BudgetExceededError) as caught:
         estimator.fit(X, groups=groups if neighbours == "people" else None)
     assert caught.value.asked.neighbours is Neighbours(neighbours)
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "agg_tree"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.1])
+@pytest.mark.parametrize("n_quantiles", [3, 50, "auto"])
+def test_counts_over_short_lattices_are_covered(mechanism, delta, n_quantiles):
+    """A finite pure eps was planned where the noise is Gaussian, and a rho 1e-5 too low."""
+    for eps, decimals, bounds in itertools.product((0.03, 0.5, 2.0), (0, 1), ((0, 1), (0, 20))):
+        estimator = DPQuantileTransformer(
+            n_quantiles,
+            eps=eps,
+            delta=delta,
+            mechanism=mechanism,
+            decimals=decimals,
+            bounds=bounds,
+        )
+        plan = plan_or_none(estimator, n_features=2)
+        if plan is not None:
+            assert covers(plan.total, charge_of(estimator, 2, with_groups=False))

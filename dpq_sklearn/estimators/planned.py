@@ -4,13 +4,17 @@ A plan may not know how many features there will be, what they are called, and w
 groups. Of all fits that are possible then it takes the dearest, in eps, delta and rho each.
 """
 
+import math
 from dataclasses import replace
 from itertools import permutations
 from numbers import Integral
 
+from dpq_sklearn.accounting.budgets import ROUNDING
+from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
 from dpq_sklearn.accounting.losses import most_of_each
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.estimators.parameters import is_pair
+from dpq_sklearn.releases.plans import losses_by_account
 
 # Of so many features all orders are planned, if some parameters go by name and others by position.
 MOST_IN_ANY_ORDER = 5
@@ -22,16 +26,40 @@ def planned_loss(transformer, n_features=None):
     for name in transformer._parameters_with_a_cost:
         free.pop(name, None)
 
-    loss = _without_lattices(transformer._with(**free), n_features)
     budget = transformer._total_budget()
-    may_count_points = transformer.mechanism in ("agg_tree", "auto") and loss.eps > 0
-    if transformer.decimals is None or budget.eps is None or not may_count_points:
-        return loss
-    # Counts over a few points have noise on a single level: at most eps^2 / 2, as shares sum to 1.
-    return replace(loss, rho=max(loss.rho, budget.eps**2 / 2))
+    may_count_points = (
+        transformer.mechanism in ("agg_tree", "auto")
+        and transformer.decimals is not None
+        and budget.eps is not None
+    )
+
+    losses_of = _losses_by_any_account if may_count_points else _only_loss
+    loss = _without_lattices(transformer._with(**free), n_features, losses_of)
+    is_free = loss.eps == 0
+    return _with_counts_of_points(loss, budget) if may_count_points and not is_free else loss
 
 
-def _without_lattices(draft, n_features):
+def _with_counts_of_points(loss, budget):
+    """Return a loss that also covers fits that count the points of short lattices.
+
+    Laplace noise on a single level costs at most eps^2 / 2, because the shares sum to 1. With a
+    delta the noise may be Gaussian, which spends the rho of (eps, delta) in full and has no pure
+    eps. Costs are rounded up by less than `ROUNDING`.
+    """
+    rho = max(loss.rho, budget.eps**2 / 2)
+    if budget.delta == 0:
+        return replace(loss, rho=rho * (1 + ROUNDING))
+
+    of_gaussian = rho_of_approximate_dp(budget.eps, budget.delta)
+    return replace(
+        loss,
+        delta=budget.delta,
+        rho=max(rho, of_gaussian) * (1 + ROUNDING),
+        pure_eps=math.inf,
+    )
+
+
+def _without_lattices(draft, n_features, losses_of):
     """Return what a fit will cost if nothing is known of the numbers of any feature."""
     draft._forget()
 
@@ -39,10 +67,10 @@ def _without_lattices(draft, n_features):
     if n_features is None:
         n_features = _number_by_position(entries)
     if n_features is None:
-        return _dearest_of_any_number(draft)
+        return _dearest_of_any_number(draft, losses_of)
 
     named = (draft._with(feature_names_in_=names) for names in _names(entries, n_features))
-    return _dearest(named, n_features)
+    return _dearest(named, n_features, losses_of)
 
 
 def _entries(draft, name):
@@ -52,20 +80,32 @@ def _entries(draft, name):
     return None if is_for_all else given
 
 
-def _dearest(drafts, n_features):
+def _dearest(drafts, n_features, losses_of):
     """Return a loss that covers fits of all drafts; groups change no cost."""
-    losses = [draft._plan(n_features, draft._total_budget()).loss for draft in drafts]
+    plans = [draft._plan(n_features, draft._total_budget()) for draft in drafts]
+    losses = [loss for plan in plans for loss in losses_of(plan)]
     return replace(most_of_each(losses), neighbours=Neighbours.ROWS)
 
 
-def _dearest_of_any_number(draft):
+def _only_loss(plan):
+    return [plan.loss]
+
+
+def _losses_by_any_account(plan):
+    """Return the losses of a plan by all accounts: lattices may decide for another one."""
+    candidates = getattr(plan, "candidates", (plan,))
+    requests = [each.request for each in candidates if not each.request.is_free]
+    return [plan.loss, *(loss for request in requests for loss in losses_by_account(request))]
+
+
+def _dearest_of_any_number(draft, losses_of):
     """Return a loss that covers fits of any number of features.
 
     With a share s of eps a feature has c s^2 of rho, where c depends on its quantiles. The shares
     sum to 1, so all features have at most what the one with the largest c would have by itself.
     A budget in rho is spent in full, and its eps is infinite because of the count.
     """
-    loss = _dearest(draft._with_equal_features(), n_features=1)
+    loss = _dearest(draft._with_equal_features(), 1, losses_of)
     if loss.eps == 0:  # nothing is drawn from any feature
         return loss
 

@@ -260,9 +260,22 @@ def plan_quantiles(request):
         return _free_plan(request)
 
     account = min(_accounts(request), key=partial(_predicted_error, request))
+    return _plan_by(request, account)
+
+
+def _plan_by(request, account):
     count_budget = account.count_budget
     count_noises = [] if count_budget is None else [CountNoise(count_budget)]
     return _plan(request, account, account.budgets, count_noises)
+
+
+def losses_by_account(request: Request) -> list[PrivacyLoss]:
+    """Return the loss of a request by each account that its budget suffices for."""
+    losses = []
+    for account in _accounts(request):
+        with suppress(BudgetTooSmall):
+            losses.append(_plan_by(request, account).loss)
+    return losses
 
 
 def _free_plan(request):
