@@ -7,6 +7,7 @@ of one line once, so the many fits of a search warn once. The numbers are in `qu
 
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from types import MappingProxyType
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def warn_if_noisy(released, errors, fewer, others):
     is_private = [column.share_of_private_edges == 1 for column in plan.request.columns]
 
     if any(is_private) and errors[is_private].mean() > TOO_FAR_OFF:
-        steps = _listed(_possible_steps(plan, fewer, others))
+        steps = listed(possible_steps(plan, fewer, others))
         warn_of_noise(
             "The released edges are mostly noise: on average, an edge is expected to be more than "
             f"half a bin off, because the data are too few for this budget. Consider {steps}. "
@@ -93,6 +94,12 @@ def n_piled_up(values, grid):
 
     The first number is for ends that are bounds, the second for open ones.
     """
+    is_bound, is_open = are_piled_up(values, grid)
+    return np.count_nonzero(is_bound), np.count_nonzero(is_open)
+
+
+def are_piled_up(values, grid):
+    """Return which features have all of their edges on one end: a bound, or an open end."""
     extremes = _extremes(values)
     lowest, highest = grid.cells_of(extremes, slice(None))
     is_several = np.array([edges.size > 1 for edges in values])
@@ -102,7 +109,7 @@ def n_piled_up(values, grid):
     is_open = (is_low & grid.is_open_low) | (is_high & grid.is_open_high)
     is_zero = extremes[0] == 0  # many columns are zero in most rows, and it is their bound
     is_bound = (is_low | is_high) & ~is_open & ~is_zero
-    return np.count_nonzero(is_bound), np.count_nonzero(is_open)
+    return is_bound, is_open
 
 
 def _extremes(values):
@@ -182,10 +189,10 @@ def advice(plan, n_rows, fewer, others):
     worth_it = [step for step in steps if step and step.is_worth_a_word]
     worth_it.sort(key=lambda step: step.times_smaller, reverse=True)
 
-    return _listed([*map(str, worth_it), *_steps_without_estimate(plan)])
+    return listed([*map(str, worth_it), *_steps_without_estimate(plan)])
 
 
-def _possible_steps(plan, fewer, others):
+def possible_steps(plan, fewer=MappingProxyType({}), others=()):
     """Return the steps that the request leaves open, in a fixed order."""
     plan = _plan_to_improve(plan, fewer)
     columns = plan.request.columns
@@ -208,10 +215,11 @@ def _possible_steps(plan, fewer, others):
 
 def _steps_without_estimate(plan):
     fewer_features = ["fewer features"] if len(plan.request.columns) > 1 else []
-    return [*fewer_features, f"a larger {plan.count_budget.unit}"]
+    unit = "eps" if plan.request.budget.rho is None else "rho"
+    return [*fewer_features, f"a larger {unit}"]
 
 
-def _listed(steps):
+def listed(steps):
     """Return the steps as a list in words: "a, b or c"."""
     *others, last = steps
     return f"{', '.join(others)} or {last}" if others else last

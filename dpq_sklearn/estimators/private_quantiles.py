@@ -12,7 +12,12 @@ from dpq_sklearn.dates import ColumnKind
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.estimators.base import PrivateTransformer
 from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions
-from dpq_sklearn.estimators.noise_warning import advice, rows_in_words, warn_if_noisy
+from dpq_sklearn.estimators.noise_warning import (
+    advice,
+    are_piled_up,
+    rows_in_words,
+    warn_if_noisy,
+)
 from dpq_sklearn.estimators.parameters import (
     per_feature_bounds,
     per_feature_lattices,
@@ -24,6 +29,7 @@ from dpq_sklearn.forecast.enough_data import (
     TOO_FAR_OFF,
     cautious_count,
     chosen_plan,
+    errors_if_narrow,
     errors_in_bins,
 )
 from dpq_sklearn.mechanisms.registry import MECHANISMS
@@ -283,23 +289,33 @@ class PrivateQuantileTransformer(PrivateTransformer):
         bounds = per_feature_bounds(self.bounds, self.n_features_in_, own_names)
         plan = self._plan_of_fit()
         is_noisy = (self.error_in_bins_ > TOO_FAR_OFF).any()
+        values = self._private_values()
 
         return make_report(
             names,
-            self._private_values(),
+            values,
             bounds,
             self.error_in_bins_,
             self._numbers_of_exact_edges(),
             kinds=self._kinds(),
-            rows=self._rows_in_words(plan),
+            are_at_an_end=np.any(are_piled_up(values, plan.grid), axis=0),
+            caveats=self._caveats(plan),
             advice=self._advice(plan) if is_noisy else "",
         )
 
-    def _rows_in_words(self, plan):
+    def _caveats(self, plan):
+        """Return what the verdict on each feature presumes."""
+        n_features = self.n_features_in_
         if self.n_rows_ is None:
-            return "no rows were read"
+            return ["no rows were read"] * n_features
+
         # The number of missing values of a feature is not released.
-        return f"{rows_in_words(self.n_rows_, plan.count_budget)}, if few values are missing"
+        rows = f"{rows_in_words(self.n_rows_, plan.count_budget)}, if few values are missing"
+        n_low = cautious_count(self.n_rows_, plan.count_budget)
+        is_noise_if_narrow = errors_if_narrow(plan, n_low) > TOO_FAR_OFF
+        needs_bounds = is_noise_if_narrow & (self.error_in_bins_ <= TOO_FAR_OFF)
+        narrow = "; narrow values far from zero, such as years, need bounds"
+        return [rows + narrow * needs for needs in needs_bounds.tolist()]
 
     def _advice(self, plan):
         return advice(plan, self.n_rows_, self._fewer_quantiles(), self._other_steps(plan))

@@ -33,22 +33,23 @@ class QualityReport(dict):
         return f"<table>{rows}</table>"
 
 
-def make_report(names, values, bounds, errors, n_exact, *, kinds, rows, advice):
+def make_report(names, values, bounds, errors, n_exact, *, kinds, are_at_an_end, caveats, advice):
     """Return a table of the features with their private values and expected errors in bins.
 
     `bounds` are pairs, infinite where a feature has none. `n_exact` counts the edges of each
-    feature that are public. The `kinds` say which values are shown as dates. `rows` is the released
-    count as text, and `advice` applies to features that are mostly noise. The table is a pandas
+    feature that are public. The `kinds` say which values are shown as dates, and `are_at_an_end`
+    tells whether all edges of a feature lie at an end of its range. `caveats` are texts, one for
+    each feature, and `advice` applies to features that are mostly noise. The table is a pandas
     DataFrame if pandas is installed.
     """
-    verdicts = map(_verdict_on_edges, errors, values, bounds, n_exact)
+    verdicts = map(_verdict_on_edges, errors, values, bounds, n_exact, are_at_an_end)
     columns = {
         "feature": names,
         "bins": np.array([edges.size + 1 for edges in values]),
         "edges": np.fromiter(map(_shown_edges, values, kinds), dtype=object),
         "error_in_bins": errors.round(3),
         "verdict": np.fromiter(verdicts, dtype=object),
-        "caveat": np.full(len(values), rows, dtype=object),
+        "caveat": np.array(caveats, dtype=object),
         "advice": np.where(errors > TOO_FAR_OFF, advice, "").astype(object),
     }
 
@@ -64,7 +65,7 @@ def _shown_edges(edges, kind):
     return (edges if kind is ColumnKind.NUMBER else dates_of(edges, kind)).tolist()
 
 
-def _verdict_on_edges(error, edges, bounds, n_exact):
+def _verdict_on_edges(error, edges, bounds, n_exact, is_at_an_end):
     """Return a verdict, with the number of bins that can hold rows if that is not all of them.
 
     Equal edges make empty bins, and so does an edge at the low bound. Both occur if decimals and
@@ -72,6 +73,9 @@ def _verdict_on_edges(error, edges, bounds, n_exact):
     """
     if n_exact == edges.size:
         return "exact: equal widths between the bounds"
+
+    if is_at_an_end:
+        return "all edges lie at an end of the range"
 
     parts = [verdict(error)]
     if n_exact:

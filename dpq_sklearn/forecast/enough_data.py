@@ -1,9 +1,10 @@
 """Are the data enough? One rule, from released numbers and public facts alone.
 
 The expected error of an edge is the mean error of its rank, in bins: in parts of the rows that a
-bin should hold. It is what the rank deviation of the mechanism says if the draws find the data; how
-likely that is depends on what is publicly known of the column. The number of rows is itself a
-released, noisy count. `n_bins="auto"`, the warning after a fit, its advice, `quality_report` and
+bin should hold. The error of an extreme quantile is compared with the rows beyond it. The rank
+deviation of the mechanism predicts the error if the draws find the data; how likely that is depends
+on what is publicly known of the column. The number of rows is itself a released, noisy count.
+`n_bins="auto"`, the warnings of transformers and functions, their advice, `quality_report` and
 `suggest_n_bins` all follow this rule. The constants were fitted to measured errors:
 docs/accuracy.md says to which.
 """
@@ -34,6 +35,8 @@ MOST_LOST_BINS = 16
 NATS_TO_FIND = (2.9, 2.8, 2.0)
 NATS_OF_A_LATTICE = 0.5
 NATS_WITH_A_PRIOR = -0.3
+# A narrow column far from zero, such as years, is harder to find without two bounds.
+NATS_OF_A_NARROW_COLUMN = 7.0
 # Where bounds leave K points of a lattice it is at most the first and the second times log(K).
 NATS_OF_POINTS = (-0.9, 0.5)
 # What counts for them, as a share of what the rank deviations say. Columns differ, so the chance to
@@ -113,7 +116,12 @@ def cautious_count(n_rows, count_budget):
     Errors go by one over the count, whose mean over a noise with the variance v is, to second
     order, that of ``n_rows - v / n_rows``. So a count that is all noise counts as 1.
     """
-    return max(n_rows - CountNoise(count_budget).deviation() ** 2 / n_rows, 1.0)
+    return less_by_noise(n_rows, CountNoise(count_budget))
+
+
+def less_by_noise(count, noise):
+    """Return a released count with this `CountNoise` as `cautious_count` does."""
+    return max(count - noise.deviation() ** 2 / count, 1.0)
 
 
 def likely_count(n_rows, count_budget):
@@ -134,6 +142,7 @@ class Knowledge:
     is_lattice: bool  # whether its decimals are known
     n_points: int | None  # how many points of the lattice bounds leave
     prior_deviation: float | None  # that of its `Prior`
+    is_narrow: bool = False  # whether it spans less than a thousandth of its distance from zero
 
     @classmethod
     def of(cls, column):
@@ -153,13 +162,16 @@ class Knowledge:
         if self.n_points is not None:
             of_one, of_log = NATS_OF_POINTS
             return min(of_one + of_log * np.log(self.n_points), NATS_TO_FIND[2])
-        return NATS_TO_FIND[self.n_bounds] - NATS_OF_A_LATTICE * self.is_lattice
+        nats = NATS_TO_FIND[self.n_bounds] - NATS_OF_A_LATTICE * self.is_lattice
+        return nats + NATS_OF_A_NARROW_COLUMN * (self.is_narrow and self.n_bounds < 2)
 
 
 def errors_in_bins(plan, n_rows, learn=None):
     """Return the expected error of the edges of each column in bins, if there are `n_rows` rows.
 
-    Edges of equal width between public bounds have no error: they count as such in the mean.
+    Edges of equal width between public bounds have no error: they count as such in the mean. The
+    error of a quantile that has fewer rows beyond it than a bin should hold is compared with these
+    rows; the worst of such quantiles decides if it is worse than the mean.
     ``learn(knowledge)`` returns more `Knowledge`, for the question what that would buy.
     """
 
@@ -170,16 +182,50 @@ def errors_in_bins(plan, n_rows, learn=None):
         knowledge = Knowledge.of(column)
         if learn is not None:
             knowledge = learn(knowledge)
+        errors = errors_of_ranks(column, deviations, n_rows, knowledge)
 
-        # The chance that the draws miss the data altogether, and the error if they do not.
-        nats = SHARE_OF_NATS * _nats_of_best_draw(column, deviations, n_rows)
-        lost = expit(knowledge.nats_to_find - nats)
-        found = _mean_error_if_found(column, deviations / n_rows, knowledge)
-
-        share_of_rows = (1 - lost) * found + lost * LOST
-        return share_of_rows * column.n_bins * column.share_of_private_edges
+        tails = _tails(column)
+        of_tails = (errors / tails)[tails * column.n_bins < 1 - 1e-9]
+        in_bins = errors.mean() * column.n_bins * column.share_of_private_edges
+        return np.max([in_bins, *of_tails])
 
     return np.array(plan.map_columns(error))
+
+
+def errors_of_entries(column, deviations, n_rows):
+    """Return the expected error of each quantile of a column, in bins or in the rows beyond it.
+
+    The smaller one of the two is the unit. `deviations` are those of the ranks.
+    """
+    errors = errors_of_ranks(column, deviations, n_rows, Knowledge.of(column))
+    return errors / np.minimum(_tails(column), 1 / column.n_bins)
+
+
+def errors_of_ranks(column, deviations, n_rows, knowledge):
+    """Return the expected error in rank of each quantile of a column, as a share of the rows."""
+    # The chance that the draws miss the data altogether, and the error if they do not.
+    nats = SHARE_OF_NATS * _nats_of_best_draw(column, deviations, n_rows)
+    lost = expit(knowledge.nats_to_find - nats)
+    found = _errors_if_found(column, deviations / n_rows, knowledge)
+    return (1 - lost) * found + lost * LOST
+
+
+def errors_of_ranks_of(plan, n_rows):
+    """Return the `errors_of_ranks` of each column of a plan."""
+    return plan.map_columns(
+        lambda column, deviations: errors_of_ranks(column, deviations, n_rows, Knowledge.of(column))
+    )
+
+
+def _tails(column):
+    """Return the share of the rows beyond each quantile of a column, on its side of the median."""
+    probabilities = np.array(column.probabilities)
+    return np.minimum(probabilities, 1 - probabilities)
+
+
+def errors_if_narrow(plan, n_rows):
+    """Return `errors_in_bins` for columns that are narrow and far from zero, such as years."""
+    return errors_in_bins(plan, n_rows, lambda known: replace(known, is_narrow=True))
 
 
 def errors_of_rows(plan, in_bins):
@@ -192,8 +238,8 @@ def errors_of_rows(plan, in_bins):
     return np.hypot(in_bins, HALF_A_BIN) / n_bins
 
 
-def _mean_error_if_found(column, deviations, knowledge):
-    """Return the mean error, as a share of the rows as the rank deviations are."""
+def _errors_if_found(column, deviations, knowledge):
+    """Return the mean errors, as shares of the rows as the rank deviations are."""
     errors = np.minimum(MEAN_OF_FOUND * deviations, LOST)
 
     if knowledge.prior_deviation is not None:  # no more than the prior's own
@@ -202,7 +248,7 @@ def _mean_error_if_found(column, deviations, knowledge):
     if knowledge.n_points is not None:
         errors = errors / (1 + ROWS_OF_A_POINT / (knowledge.n_points * deviations))
 
-    return errors.mean()
+    return errors
 
 
 def _nats_of_best_draw(column, deviations, n_rows):
@@ -213,8 +259,7 @@ def _nats_of_best_draw(column, deviations, n_rows):
     """
     if not column.probabilities:
         return 0.0
-    q = np.array(column.probabilities)
-    return np.sqrt(2) * n_rows * np.max(np.minimum(q, 1 - q) / deviations)
+    return np.sqrt(2) * n_rows * np.max(_tails(column) / deviations)
 
 
 def is_near_enough(plan, n_rows, tolerance=TOO_FAR_OFF):
@@ -237,8 +282,8 @@ def most_bins(plan):
 
 def chosen_plan(plans, n_rows):
     """Return which of several plans, each finer than the one before, a released count asks for."""
-    if np.isnan(rank_deviations(plans[0])[0]).any():  # they depend on the data: judge by AQ's
-        as_aq = [_with_request(plan, mechanism_name="aq") for plan in plans]
+    if _depend_on_the_data(plans[0]):
+        as_aq = list(map(judged_plan, plans))
         return plans[as_aq.index(chosen_plan(as_aq, n_rows))]
 
     n_low = cautious_count(n_rows, plans[0].count_budget)
@@ -264,8 +309,8 @@ def chosen_strategy(plans, n_rows):
     uniform, *with_quantiles = plans
     if not with_quantiles:  # the budget does not suffice for any
         return uniform
-    if np.isnan(np.concatenate(rank_deviations(with_quantiles[0]))).any():  # judge by AQ's
-        as_aq = [_with_request(plan, mechanism_name="aq") for plan in plans]
+    if _depend_on_the_data(with_quantiles[0]):
+        as_aq = list(map(judged_plan, plans))
         return plans[as_aq.index(chosen_strategy(as_aq, n_rows))]
 
     mixed, *of_quantiles = with_quantiles
@@ -286,6 +331,13 @@ def chosen_strategy(plans, n_rows):
     return mixed if nats[is_different].mean() > NATS_OF_A_GUESS else uniform
 
 
-def _with_request(plan, **changes):
-    """Return a plan with the same budgets for a request that differs."""
-    return replace(plan, request=replace(plan.request, **changes))
+def judged_plan(plan):
+    """Return the plan to judge errors by: that of AQ if those of a mechanism depend on the data."""
+    if not _depend_on_the_data(plan):
+        return plan
+    return replace(plan, request=replace(plan.request, mechanism_name="aq"))
+
+
+def _depend_on_the_data(plan):
+    """Return whether the rank deviations of a plan are unknown."""
+    return bool(np.isnan(np.concatenate(rank_deviations(plan))).any())

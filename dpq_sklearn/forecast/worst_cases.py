@@ -58,7 +58,7 @@ def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, b
     --------
     >>> from dpq_sklearn import rank_error_bound
     >>> round(rank_error_bound(8, eps=1.0, beta=0.05))
-    326
+    346
     """
     if not 0 < beta < 1:
         raise ValueError(f"beta must be a number in (0, 1), got {shown(beta)}.")

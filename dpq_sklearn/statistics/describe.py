@@ -10,6 +10,7 @@ from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
 from dpq_sklearn.reading.descriptions import (
     check_container,
+    labels_of_quantiles,
     make_description,
     read_description,
 )
@@ -23,6 +24,7 @@ from dpq_sklearn.reading.threads import check_n_jobs
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, Request
+from dpq_sklearn.statistics.noise_warning import warn_of_noisy_description
 
 
 def dp_describe(
@@ -116,13 +118,13 @@ def dp_describe(
     >>> people = pd.DataFrame({"age": rng.normal(40, 12, size=20_000).round(), "name": "Ada"})
     >>> people["income"] = rng.lognormal(10, 1, size=20_000).round(-2)
     >>> dp_describe(people, eps=1.0, random_state=4)
-               age    income
-    count  20007.0   20009.0
-    5%        21.0    4200.0
-    25%       32.0   11220.0
-    50%       40.0   22067.0
-    75%       48.0   43090.0
-    95%       60.0  113510.0
+                age    income
+    count  20007.00   20009.0
+    5%        21.00    4200.0
+    25%       32.00   11255.0
+    50%       40.00   22067.0
+    75%       48.00   43270.0
+    95%       59.95  115050.0
     """
     probabilities = np.sort(checked_probabilities(percentiles, "percentiles").ravel())
     if np.any(np.diff(probabilities) == 0):
@@ -162,6 +164,9 @@ def dp_describe(
         )
         released = release(paid, source)
 
+    warn_of_noisy_description(
+        plan, released.counts, names_of(typed_rows), labels_of_quantiles(probabilities)
+    )
     description = make_description(typed_rows, probabilities, released.counts, released.values)
     return (description, paid.loss) if return_privacy else description
 

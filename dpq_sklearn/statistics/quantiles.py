@@ -16,7 +16,8 @@ from dpq_sklearn.reading.schema import dtypes_of, within_schema
 from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.release import pay, release
-from dpq_sklearn.releases.request import Column, Request
+from dpq_sklearn.releases.request import Column, CountRole, Request
+from dpq_sklearn.statistics.noise_warning import warn_of_noisy_points, warn_of_noisy_quantiles
 
 
 def dp_quantiles(
@@ -92,8 +93,13 @@ def dp_quantiles(
     Notes
     -----
     **Privacy.** Neighbours: `x` with one record, or all records of a person, added or removed. The
-    values returned are (eps, delta)-DP (or rho-zCDP) functions of `x`, for one call. Every call
-    spends anew.
+    values returned and the warning together are an (eps, delta)-DP (or rho-zCDP) function of `x`,
+    for one call. Every call spends anew.
+
+    **Warning.** A 64th of the budget is for a count of the rows. By that count, a
+    :class:`PrivacyNoiseWarning` names the quantiles that are mostly noise: those whose expected
+    error is more than half of the rows beyond them, or of the rows between two quantiles if they
+    were evenly spaced.
 
     See Also
     --------
@@ -111,45 +117,24 @@ def dp_quantiles(
     """
     probabilities = checked_probabilities(q, "q")
     ascending, inverse = np.unique(probabilities, return_inverse=True)
-    budget = TotalBudget(eps, delta, rho)
-    checked_mechanism(mechanism)
-    checked_bounds(bounds)
-    is_schema = isinstance(decimals, str) and decimals == "schema"
-    if not is_schema:
-        decimals = checked_decimals(decimals)
-    randomness = make_randomness(random_state)
-
-    with no_data_in_frames():
-        refuse_private_rows(prior, x)  # of lists checks make arrays, which are new objects
-        x = checked_column(x)
-        if groups is not None:
-            groups = checked_groups(groups, len(x))
-        (kind,) = kinds_of_columns(x)
-        bounds = checked_bounds(bounds, kind)
-        if is_schema:
-            (bounds,), (decimals,) = within_schema(dtypes_of(x), [bounds])
-        prior = prior_of_column(prior, x)
-
-    request = Request(
-        columns=[Column(ascending, bounds, decimals, prior)],
-        budget=budget,
-        mechanism_name=mechanism,
-        neighbours=neighbours_of(groups),
-        is_added_up=ledger is not None,
+    released, values, loss = _released_quantiles(
+        x,
+        ascending,
+        budget=TotalBudget(eps, delta, rho),
+        bounds=bounds,
+        decimals=decimals,
+        prior=prior,
+        mechanism=mechanism,
+        groups=groups,
+        random_state=random_state,
+        ledger=ledger,
     )
-    plan = plan_quantiles(request)
+    warn_of_noisy_quantiles(released, [f"{probability:.6g}" for probability in ascending])
 
-    detail = f"{ascending.size} quantiles"
-    paid = pay(plan, ledger, randomness, what="dp_quantiles", columns=1, detail=detail)
-    with no_data_in_frames():
-        (released,) = release(paid, Table(x, groups=groups)).values
-
-    if kind is not ColumnKind.NUMBER:
-        released = nearest_dates(released, kind)
-    values = released[inverse.reshape(probabilities.shape)]
+    values = values[inverse.reshape(probabilities.shape)]
     if probabilities.ndim == 0:
-        values = values[()] if kind is not ColumnKind.NUMBER else float(values)
-    return (values, paid.loss) if return_privacy else values
+        values = float(values) if values.dtype.kind == "f" else values[()]
+    return (values, loss) if return_privacy else values
 
 
 def sanitize(
@@ -210,19 +195,60 @@ return_privacy
     """
     if isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 1:
         raise ValueError(f"n_samples must be an integer >= 1, got {shown(n_samples)}.")
+    released, points, loss = _released_quantiles(
+        x,
+        (np.arange(n_samples) + 0.5) / n_samples,
+        budget=TotalBudget(eps, delta, rho),
+        bounds=bounds,
+        decimals=decimals,
+        prior=prior,
+        mechanism=mechanism,
+        groups=groups,
+        random_state=random_state,
+        ledger=ledger,
+    )
+    warn_of_noisy_points(released)
+    return (points, loss) if return_privacy else points
+
+
+def _released_quantiles(
+    x, ascending, *, budget, bounds, decimals, prior, mechanism, groups, random_state, ledger
+):
+    """Return the `Release` of ascending quantiles and a count, its values or dates, the loss."""
+    checked_mechanism(mechanism)
+    checked_bounds(bounds)
+    is_schema = isinstance(decimals, str) and decimals == "schema"
+    if not is_schema:
+        decimals = checked_decimals(decimals)
+    randomness = make_randomness(random_state)
+
     with no_data_in_frames():
-        return dp_quantiles(
-            x,
-            (np.arange(n_samples) + 0.5) / n_samples,
-            eps=eps,
-            delta=delta,
-            rho=rho,
-            bounds=bounds,
-            decimals=decimals,
-            prior=prior,
-            mechanism=mechanism,
-            groups=groups,
-            random_state=random_state,
-            ledger=ledger,
-            return_privacy=return_privacy,
-        )
+        refuse_private_rows(prior, x)  # of lists checks make arrays, which are new objects
+        x = checked_column(x)
+        if groups is not None:
+            groups = checked_groups(groups, len(x))
+        (kind,) = kinds_of_columns(x)
+        bounds = checked_bounds(bounds, kind)
+        if is_schema:
+            (bounds,), (decimals,) = within_schema(dtypes_of(x), [bounds])
+        prior = prior_of_column(prior, x)
+
+    request = Request(
+        columns=[Column(ascending, bounds, decimals, prior)],
+        budget=budget,
+        mechanism_name=mechanism,
+        neighbours=neighbours_of(groups),
+        count=CountRole.BESIDE,
+        is_added_up=ledger is not None,
+    )
+    plan = plan_quantiles(request)
+
+    detail = f"{ascending.size} quantiles and a count"
+    paid = pay(plan, ledger, randomness, what="dp_quantiles", columns=1, detail=detail)
+    with no_data_in_frames():
+        released = release(paid, Table(x, groups=groups))
+
+    (values,) = released.values
+    if kind is not ColumnKind.NUMBER:
+        values = nearest_dates(values, kind)
+    return released, values, paid.loss

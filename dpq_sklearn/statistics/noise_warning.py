@@ -1,0 +1,98 @@
+"""The warnings of functions whose results are mostly noise.
+
+They depend on released numbers and public facts only, and follow the rule of `enough_data`. The
+text names the entries and what would help, but no released number: so equal calls warn once.
+"""
+
+import numpy as np
+
+from dpq_sklearn.estimators.noise_warning import listed, possible_steps
+from dpq_sklearn.forecast.enough_data import (
+    TOO_FAR_OFF,
+    cautious_count,
+    errors_of_entries,
+    errors_of_ranks_of,
+    judged_plan,
+    less_by_noise,
+    warn_of_noise,
+)
+
+# Points that stand for a column are mostly noise if their ranks are half of this off, as a share of
+# the rows.
+UNIT_OF_POINTS = 0.1
+# More entries than this are not named one by one.
+MOST_NAMED = 8
+
+
+def warn_of_noisy_quantiles(released, labels):
+    """Warn if quantiles of one column are mostly noise. `labels` are their names."""
+    plan = judged_plan(released.plan)
+    n_rows = cautious_count(released.n_rows, plan.count_budget)
+    ((column, deviations),) = plan.map_columns(lambda *of_column: of_column)
+    is_noisy = errors_of_entries(column, deviations, n_rows) > TOO_FAR_OFF
+
+    if is_noisy.any():
+        _warn(f"the quantiles {_entries(labels, is_noisy)}", plan)
+
+
+def warn_of_noisy_points(released):
+    """Warn if the points that stand for a column are mostly noise."""
+    plan = judged_plan(released.plan)
+    n_rows = cautious_count(released.n_rows, plan.count_budget)
+    (errors,) = errors_of_ranks_of(plan, n_rows)
+
+    if errors.mean() > TOO_FAR_OFF * UNIT_OF_POINTS:
+        _warn("most points", plan)
+
+
+def warn_of_noisy_description(plan, counts, names, labels):
+    """Warn if entries of a description are mostly noise: a `DescriptionPlan` and what it released.
+
+    `labels` are those of the quantiles.
+    """
+    quantiles = judged_plan(plan.quantiles)
+    columns = quantiles.map_columns(lambda *of_column: of_column)
+    labels = ["count", *labels]
+
+    noisy_labels = {}  # of each name
+    for name, count, noise, column in zip(names, counts, plan.count_noises, columns, strict=True):
+        n_rows = less_by_noise(float(max(count, 1)), noise)
+        errors = errors_of_entries(*column, n_rows)
+        is_noisy = np.append(noise.deviation() > TOO_FAR_OFF * n_rows, errors > TOO_FAR_OFF)
+        if is_noisy.any():
+            noisy_labels[name] = _entries(labels, is_noisy)
+
+    if noisy_labels:
+        _warn(_entries_of_columns(noisy_labels, len(names)), quantiles)
+
+
+def _entries(labels, is_noisy):
+    """Return the names of the noisy entries of one column in words."""
+    noisy = [label for label, is_one in zip(labels, is_noisy, strict=True) if is_one]
+    if len(noisy) > MOST_NAMED:
+        return "(most of them)" if len(noisy) > len(labels) / 2 else "(many of them)"
+    return ", ".join(noisy)
+
+
+def _entries_of_columns(noisy_labels, n_columns):
+    """Return the noisy entries of all columns in words: columns with equal entries together."""
+    columns_of = {}
+    for name, entries in noisy_labels.items():
+        columns_of.setdefault(entries, []).append(name)
+
+    parts = []
+    for entries, names in columns_of.items():
+        if len(names) == n_columns:
+            parts.append(f"{entries} of all columns")
+        elif len(names) > MOST_NAMED:
+            parts.append(f"{entries} of {len(names)} columns")
+        else:
+            parts.append(f"{entries} of {', '.join(map(repr, names))}")
+    return "; ".join(parts)
+
+
+def _warn(entries, plan):
+    warn_of_noise(
+        "Some released values are mostly noise, because the data are too few for this budget: "
+        f"{entries}. Consider {listed(possible_steps(plan))}."
+    )
