@@ -1,6 +1,7 @@
 """DPOneHotEncoder and DPOrdinalEncoder: only the released categories depend on the rows."""
 
 import itertools
+import json
 import math
 import pickle
 import warnings
@@ -14,15 +15,20 @@ from scipy.stats import beta
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from dpq_sklearn import (
+    BudgetExceededError,
     DPKBinsDiscretizer,
     DPOneHotEncoder,
     DPOrdinalEncoder,
     PrivacyLedger,
     PrivacyNoiseWarning,
+    plan_search,
+    privacy_of,
+    privacy_statement,
     to_sklearn,
 )
 from dpq_sklearn.accounting.budgets import TotalBudget
@@ -481,3 +487,52 @@ def test_bins_and_categories_of_a_mixed_table_in_one_pipeline(table):
     )
     pipeline = make_pipeline(columns, LogisticRegression()).fit(table, y)
     assert pipeline[:-1].transform(table).shape == (901, 9)
+
+
+def test_a_ledger_with_a_delta_pays_for_encoders_that_come_first(table):
+    ledger = PrivacyLedger(eps=2.0, delta=1e-5)
+    columns = make_column_transformer(
+        (DPOneHotEncoder(ledger=ledger), ["town"]),
+        (DPKBinsDiscretizer(4, eps=0.5, ledger=ledger), ["stars"]),
+    )
+    assert ledger.check(columns)
+    columns.fit(table)
+    first, second = ledger.records()
+    assert (first.what, first.columns) == ("DPOneHotEncoder.fit", ("town",))
+    assert (first.eps, first.delta, first.rho, first.eps_in_ledger) == (1.0, 1e-6, math.inf, 1.0)
+    assert second.what == "DPKBinsDiscretizer.fit"
+    assert (ledger.spent().eps, ledger.spent().delta) == (1.5, 1e-6)
+    with pytest.raises(BudgetExceededError):
+        DPOrdinalEncoder(ledger=ledger).fit(table)
+    for other in (PrivacyLedger(eps=9.0), PrivacyLedger(rho=9.0)):
+        with pytest.raises(BudgetExceededError):
+            DPOrdinalEncoder(ledger=other).fit(np.empty((3, 2), dtype=object).view(Unreadable))
+
+
+def test_plans_and_statements_know_encoders(table):
+    columns = make_column_transformer(
+        (DPOneHotEncoder(eps=0.5), ["town"]),
+        (DPOrdinalEncoder(categories=[[1, 3, 5]]), ["stars"]),
+    )
+    pipeline = make_pipeline(columns, LogisticRegression())
+    search = GridSearchCV(pipeline, {"logisticregression__C": [1.0, 2.0]}, cv=3)
+    total = plan_search(search).total
+    assert total.eps == pytest.approx(7 * 0.5) and total.delta == pytest.approx(7e-6)
+
+    pipeline.fit(table, np.arange(len(table)) % 2)
+    inside = privacy_of(pipeline)
+    assert (inside.total.eps, inside.total.delta, inside.holds) == (0.5, 1e-6, True)
+    statement = privacy_statement(pipeline)
+    assert "| town | Basel, Bern, nan |" in statement and "| stars | 1, 3, 5 |" in statement
+    assert "public facts alone: no rows were read" in statement
+
+    found = json.loads(json.dumps(columns.transformers_[0][1].privacy_.to_dict()))
+    assert found["dp_flavor"]["name"] == "Approximate DP"
+    assert found["dpq_sklearn"]["rho"] is None
+    assert "1 x partition selection" in found["implementation"]["mechanisms"]
+
+
+def test_losses_of_encoders_survive_a_pickle(table):
+    fitted = DPOneHotEncoder().fit(table)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert again.privacy_ == fitted.privacy_ and again.privacy_.events == fitted.privacy_.events

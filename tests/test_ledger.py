@@ -62,9 +62,66 @@ def test_releases_with_a_delta_count_by_their_rho_alone():
     """Their eps may not be added up: the other branch of the rule has used the delta already."""
     known = [PrivacyLoss(0.5, 1e-7, 0.005)] * 2
     assert best_composition(known, delta=1e-6).eps == eps_of_zcdp(0.01, 1e-6)
-    unknown = [PrivacyLoss(0.5, 1e-7, math.inf)]
-    assert best_composition(unknown, delta=1e-6).eps == math.inf
     assert best_composition(known, delta=0.0).eps == math.inf
+
+
+ONLY_APPROXIMATE = PrivacyLoss(0.5, 4e-7, math.inf)
+
+
+def test_with_a_release_that_has_neither_rho_nor_pure_eps_all_eps_and_delta_add_up():
+    total = best_composition([ONLY_APPROXIMATE, pure(0.25), PrivacyLoss(1.0, 1e-7, 0.01)], 1e-6)
+    assert total.eps == 1.75 and total.delta == pytest.approx(5e-7)
+    assert best_composition([ONLY_APPROXIMATE] * 3, delta=1e-6).eps == math.inf
+    assert best_composition([ONLY_APPROXIMATE], delta=0.0).eps == math.inf
+
+
+def test_a_ledger_whose_first_release_has_no_rho_adds_up_eps_and_delta(path):
+    ledger = PrivacyLedger(path, eps=2.0, delta=1e-6)
+    ledger.spend(ONLY_APPROXIMATE, what="categories")
+    ledger.spend(ONLY_APPROXIMATE, what="categories")
+    assert ledger.remaining() == (1.0, None)
+    assert [record.eps_in_ledger for record in ledger.records()] == [0.5, 0.5]
+    with pytest.raises(BudgetExceededError):  # three times 4e-7 is more than the delta
+        ledger.spend(ONLY_APPROXIMATE, what="categories")
+    ledger.spend(0.75, what="a pure release")
+    assert not ledger.check(PrivacyLoss(0.5, 0.0, 0.001))  # however small its rho is
+    assert not ledger.check(rho=1e-6)
+    ledger.spend(0.25, what="the rest")
+    assert (ledger.spent().eps, ledger.spent().delta) == (2.0, 8e-7)
+    assert ledger.remaining().eps == 0
+
+
+def test_a_release_without_rho_is_refused_after_another_one(path):
+    """An outcome must not decide how a ledger counts: each way could use up the delta."""
+    ledger = PrivacyLedger(path, eps=2.0, delta=1e-6)
+    plan = [pure(0.1), ONLY_APPROXIMATE]
+    assert ledger._access.refusal(plan, "it") is not None
+    assert ledger._access.refusal(plan[::-1], "it") is None
+    ledger.spend(pure(0.1), what="a pure release")
+    with pytest.raises(BudgetExceededError, match="in which they are the first release"):
+        ledger.spend(ONLY_APPROXIMATE, what="categories")
+
+    # Neither kind of sum is finite, although each release has one of them.
+    ledger = PrivacyLedger(eps=2.0, delta=1e-6)
+    ledger.spend(PrivacyLoss(0.1, 1e-7, 0.0001), what="with a delta")
+    assert not ledger.check(PrivacyLoss(0.1, 0.0, math.inf))
+
+
+def test_a_release_that_costs_nothing_decides_nothing(path):
+    ledger = PrivacyLedger(path, eps=2.0, delta=1e-6)
+    ledger.spend(PrivacyLoss(0.0, 0.0, 0.0), what="public categories")
+    assert ledger.check(ONLY_APPROXIMATE)
+
+
+def test_ledgers_that_count_rho_or_pure_eps_refuse_a_release_that_has_neither(path):
+    with pytest.raises(BudgetExceededError, match="no finite rho"):
+        PrivacyLedger(path, rho=10.0).spend(ONLY_APPROXIMATE, what="categories")
+    with pytest.raises(BudgetExceededError, match="Make the ledger with a delta"):
+        PrivacyLedger(eps=10.0).spend(ONLY_APPROXIMATE, what="categories")
+    uncapped = PrivacyLedger()
+    uncapped.spend(pure(1.0), what="a pure release")
+    uncapped.spend(ONLY_APPROXIMATE, what="categories")
+    assert (uncapped.spent().eps, uncapped.spent().delta) == (1.5, 4e-7)
 
 
 def test_known_pure_eps_of_releases_with_a_delta_counts():
@@ -228,7 +285,7 @@ def test_release_of_the_whole_eps_and_delta_fits_into_an_equal_cap(path):
 
 def test_release_of_a_better_account_counts_by_its_rho():
     ledger = PrivacyLedger(eps=1.0, delta=1e-6)
-    assert not ledger.check(OPTIMAL) and not ledger.check(0.1, delta=1e-7)
+    assert not ledger.check(OPTIMAL)
     assert PrivacyLedger(eps=1.2, delta=1e-6).check(OPTIMAL)
 
 

@@ -22,7 +22,8 @@ _POST_PROCESSING = (
     "facts alone."
 )
 _DATA_DOMAIN = (
-    "Tables of real numbers; missing values are ignored, and numbers beyond bounds clipped."
+    "Tables of real numbers; missing values are ignored, and numbers beyond bounds clipped. For "
+    "categories: tables of text, numbers and booleans, in which missing values are a category."
 )
 
 

@@ -91,6 +91,11 @@ class PrivacyLoss:
         object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else known)
         object.__setattr__(self, "neighbours", checked_neighbours(self.neighbours))
 
+    @property
+    def only_approximate(self) -> bool:
+        """Whether only (eps, delta) is known: no smaller delta has a finite eps, nor zCDP a rho."""
+        return self.rho == self.pure_eps == math.inf
+
     def __repr__(self):
         shown = [part.name for part in fields(self) if part.repr]
         if self.eps_in_ledger is not None and self.eps_in_ledger > self.eps:
@@ -212,10 +217,12 @@ def best_composition(releases, delta=None):
     """Return the cost of several releases on the same data, stated at `delta` if one is given.
 
     The sum of pure eps is one bound, the sum of rho converted at `delta` another; the smaller
-    one counts, also if a release was chosen by the outcomes of earlier ones (docs/privacy.md).
+    one counts, also if a release was chosen by the outcomes of earlier ones (docs/privacy.md). If a
+    release has neither a pure eps nor a rho, eps and delta of all releases add up. A ledger sees to
+    it that its first release is of this kind then.
     """
     total = compose(releases)
-    if delta is None:
+    if delta is None or (total.only_approximate and total.delta <= delta * (1 + _ROUNDING)):
         return total
 
     from_rho = eps_of_zcdp(total.rho, delta)

@@ -81,7 +81,8 @@ class LedgerAccess:
         """
         summary = summary or self.summary()
         totals = spent_of_caps(summary, losses)
-        if all(total <= cap * (1 + _SLACK) for _, total, cap in totals):
+        is_late = _comes_too_late(losses, summary)
+        if all(total <= cap * (1 + _SLACK) for _, total, cap in totals) and not is_late:
             return None
 
         asked = replace(compose(losses), neighbours=summary.neighbours)
@@ -101,6 +102,12 @@ class LedgerAccess:
             message += (
                 " It has delta=0, so it counts the pure eps of a release, which is larger than its "
                 "eps at some delta. Make the ledger with a delta."
+            )
+        elif is_late or (asked.only_approximate and caps.rho is not None):
+            message += (
+                " Private categories have an eps and a delta, and no finite rho. They fit into a "
+                "ledger with eps and delta, without rho, in which they are the first release: such "
+                "a ledger adds up the eps and the delta of all its releases."
             )
         return BudgetExceededError(message, asked, left)
 
@@ -134,6 +141,19 @@ class LedgerAccess:
             f"the privacy ledger {self.store.place} counts eps={counted:g} for it, and not "
             f"{stated:g}, since it states its total at delta={caps.delta:g}."
         )
+
+
+def _comes_too_late(losses, summary):
+    """Return whether releases need sums of eps and delta in a ledger that counts otherwise.
+
+    The first release decides how a ledger with a cap on eps counts, because no outcome is known
+    then. If an outcome could decide it, both ways of counting might use up the delta.
+    """
+    spent = summary.totals.loss()
+    needs_sums = compose([spent, *losses]).only_approximate
+    if summary.caps.eps is None or not needs_sums or spent.only_approximate:
+        return False
+    return spent.eps > 0 or not losses[0].only_approximate
 
 
 def remember(store, ledger_id):

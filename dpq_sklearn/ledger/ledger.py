@@ -87,6 +87,11 @@ class PrivacyLedger:
     its repr nor its pickles show it, and other processes need ``PGPASSWORD``, ``~/.pgpass`` or a
     service file.
 
+    Private categories (:class:`DPOneHotEncoder`, :class:`DPOrdinalEncoder`,
+    :func:`dp_value_counts`) have an eps and a delta, and no rho. They need a ledger with `eps` and
+    `delta` and without `rho`, in which they are the first release: it adds up the eps and the
+    delta of all its releases.
+
     Examples
     --------
     >>> from dpq_sklearn import PrivacyLedger
@@ -183,7 +188,8 @@ class PrivacyLedger:
             The eps of the release, or its whole cost, as in the ``privacy_`` of an estimator. Or
             a search or another estimator that is to be fitted, or its plan by :func:`plan_search`.
         delta : float, default=0.0
-            The delta of the release. If there is one, only its rho counts.
+            The delta of the release. If there is one, its rho counts; if the rho is not known
+            either, eps and delta of all releases have to add up.
         rho : float or None, default=None
             The rho of the release, if it is known.
 

@@ -84,6 +84,10 @@ def budget_left(summary: Summary) -> BudgetLeft:
     """Return the largest pure eps and the largest rho that the ledger does not refuse."""
     caps = summary.caps
     spent = summary.totals.loss()
+    if spent.only_approximate and caps.eps is not None:
+        is_within = caps.rho is None and spent.delta <= caps.delta
+        return BudgetLeft(max(caps.eps - spent.eps, 0.0) if is_within else 0.0, None)
+
     is_pure = caps.eps is not None and caps.delta == 0
     eps = math.inf
     rho = math.inf
@@ -114,9 +118,20 @@ def _eps_of_each(rows: Sequence[Row], delta: float | None) -> list[float]:
     if delta is None:
         return [row.eps for row in rows]
 
-    pure_eps = np.array([row.pure_eps for row in rows])
-    from_rho = eps_of_zcdp_each(np.array([row.rho for row in rows]), delta)
-    return np.minimum(pure_eps, from_rho).tolist()
+    losses = [PrivacyLoss(row.eps, row.delta, row.rho, pure_eps=row.pure_eps) for row in rows]
+    return _eps_of_losses(losses, delta)
+
+
+def _eps_of_losses(losses: Sequence[PrivacyLoss], delta: float) -> list[float]:
+    """Return the eps that a ledger with this delta counts for each of several losses alone."""
+    pure_eps = np.array([loss.pure_eps for loss in losses])
+    from_rho = eps_of_zcdp_each(np.array([loss.rho for loss in losses]), delta)
+    each_eps = np.minimum(pure_eps, from_rho).tolist()
+
+    for number, loss in enumerate(losses):
+        if loss.only_approximate:
+            each_eps[number] = best_composition([loss], delta).eps
+    return each_eps
 
 
 def _infinitely_expensive(row: Row) -> Row:
@@ -209,6 +224,4 @@ def _running_totals(contents: Contents, unit: str) -> list[float]:
     if unit == "rho" or contents.caps.delta is None:
         return [getattr(loss, unit) for loss in losses]
 
-    pure_eps = np.array([loss.pure_eps for loss in losses])
-    from_rho = eps_of_zcdp_each(np.array([loss.rho for loss in losses]), contents.caps.delta)
-    return np.minimum(pure_eps, from_rho).tolist()
+    return _eps_of_losses(losses, contents.caps.delta)

@@ -67,7 +67,7 @@ class Unread:
         array = _as_array(self.container)
         if array is None or array.shape != self.shape:
             kind = type(self.container).__name__
-            raise ValueError(f"X must be readable in the shape that it tells, got a {kind}.")
+            raise ValueError(f"X must hold cells in the shape that it tells, got a {kind}.")
         return array
 
 

@@ -151,17 +151,25 @@ def _released(part):
     values = estimator._private_values()
 
     rows = tuple(
-        (str(name), _numbers(of_feature)) for name, of_feature in zip(names, values, strict=True)
+        (str(name), _shortened(of_feature)) for name, of_feature in zip(names, values, strict=True)
     )
-    origin = "public facts alone: no rows were read"
-    if estimator.n_rows_ is not None:
-        origin = f"about {estimator.n_rows_:,} rows (a noisy count)"
-    about = f"{type(estimator).__name__}, from {origin}."
-    return Section(f"Released: {part.name}", (about, Table(("feature", "private numbers"), rows)))
+    about = f"{type(estimator).__name__}, from {_origin(estimator)}."
+    heading = "categories" if hasattr(estimator, "categories_") else "private numbers"
+    return Section(f"Released: {part.name}", (about, Table(("feature", heading), rows)))
 
 
-def _numbers(values):
-    texts = [f"{value:.6g}" for value in np.asarray(values).tolist()]
+def _origin(estimator):
+    if estimator.privacy_.pure_eps == 0:
+        return "public facts alone: no rows were read"
+    if not hasattr(estimator, "n_rows_"):  # encoders release no count
+        return "private rows"
+    return f"about {estimator.n_rows_:,} rows (a noisy count)"
+
+
+def _shortened(values):
+    """Return released numbers or categories as a text; of many the first and the last ones."""
+    values = np.asarray(values).tolist()
+    texts = [f"{value:.6g}" if isinstance(value, (int, float)) else str(value) for value in values]
     if len(texts) > _MOST_NUMBERS:
         half = _MOST_NUMBERS // 2
         texts = [*texts[:half], "...", *texts[-half:]]
