@@ -47,7 +47,7 @@ def walk(column, mechanism, budget):
     estimates = Estimates.before_the_first_draw(ranks, np.array([len(FIFTHS)]))
     for level in levels_of_columns(mechanism, (FIFTHS,), (budget,)):
         nodes = nodes_of_level(grid, level, estimates, level.column)
-        positions, split_ranks = level.engine.draw(ranks, nodes, randomness)
+        positions, split_ranks = level.draw(ranks, nodes, randomness)
         estimates.positions[level.column, level.index] = positions
         estimates.split_ranks[level.column, level.index] = split_ranks
         cells = positions // grid.positions_per_cell

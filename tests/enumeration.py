@@ -558,5 +558,5 @@ class DisagreeingRanks(SortedRanks):
     """Ranks that contradict themselves: `weights_below` puts half of the weight below any cell."""
 
     def weights_below(self, columns, cells):
-        """Return weights that `around_ranks` does not know of."""
+        """Return weights that `locate` does not know of."""
         return np.zeros_like(cells) + self.total_weights[columns] // 2

@@ -124,14 +124,14 @@ def test_budgets_check_themselves(fields):
 @given(st.lists(st.floats(1e-2, 1e2), min_size=1, max_size=50), st.floats(1e-3, 1e6))
 def test_shares_of_features_sum_to_at_most_the_budget(weights, eps):
     shares = feature_shares(weights)
-    parts = [Budget(eps, "eps").part(share).before_rounding(1).amount for share in shares]
+    parts = [Budget(eps, "eps").scaled(share).before_rounding(1).amount for share in shares]
     assert math.fsum(parts) <= eps
 
 
 @given(st.integers(1, 3000), st.floats(1e-3, 1e6))
 def test_equal_shares_sum_to_at_most_the_budget(n, eps):
     parts = [
-        Budget(eps, "eps").part(s).before_rounding(1).amount for s in feature_shares(np.ones(n))
+        Budget(eps, "eps").scaled(s).before_rounding(1).amount for s in feature_shares(np.ones(n))
     ]
     assert math.fsum(parts) <= eps
 
@@ -141,7 +141,7 @@ def test_what_an_ideal_mechanism_may_spend_leaves_enough_for_rounding(amount, n_
     for unit in ("eps", "rho", "draw"):
         budget = Budget(amount, unit)
         ideal = budget.before_rounding(n_draws)
-        per_draw = [ideal.part(1 / n_draws).exponential_eps()] * n_draws
+        per_draw = [ideal.scaled(1 / n_draws).exponential_eps()] * n_draws
         assert spent(exponential_cost(per_draw, n_draws), budget) <= amount
         assert ideal.amount >= 0.98 * amount
 
@@ -173,10 +173,10 @@ def test_what_is_left_of_a_budget_spends_it_with_rounding_errors(amount, n_draws
         try:
             ideal = budget.before_rounding(n_draws, error)
         except ValueError:  # refused: rounding could cost about half of it
-            per_draw = [budget.part(1 / n_draws).exponential_eps()] * n_draws
+            per_draw = [budget.scaled(1 / n_draws).exponential_eps()] * n_draws
             assert spent_with_errors(per_draw, error, unit) > 1.2 * amount
             continue
-        per_draw = [ideal.part(1 / n_draws).exponential_eps()] * n_draws
+        per_draw = [ideal.scaled(1 / n_draws).exponential_eps()] * n_draws
         assert spent_with_errors(per_draw, error, unit) <= amount
 
 

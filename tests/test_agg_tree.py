@@ -133,7 +133,7 @@ def test_noise_of_counts_is_within_rho_however_a_person_shares_its_weight(unit, 
 def test_the_tests_above_notice_1_3_of_a_budget(unit):
     budget = Budget(1.0, unit)
     pmf = (
-        pmf_of(CountNoise(budget.part(1.0), sensitivity=4)),
+        pmf_of(CountNoise(budget.scaled(1.0), sensitivity=4)),
         pmf_of(CountNoise(Budget(1.3, unit), sensitivity=4)),
     )
     if unit == "eps":
@@ -167,7 +167,7 @@ def test_the_cost_of_laplace_noise_is_never_that_of_an_exponential_mechanism():
 @pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.5, "rho")], ids=str)
 def test_the_cost_is_that_of_all_levels(budget):
     tree = AggregateTree(height=3, branching=4)
-    noise = CountNoise(budget.part(1 / 3), 64, RECORD_WEIGHT)
+    noise = CountNoise(budget.scaled(1 / 3), 64, RECORD_WEIGHT)
     cost = tree.cost([0.5], budget)
     assert 0.999 * budget.amount < spent(cost, budget) <= budget.amount
     assert spent(cost, budget) == pytest.approx(3 * spent(noise.cost(), budget), rel=1e-4)

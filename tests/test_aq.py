@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.accounting.composition import adaptive_delta
+from dpq_sklearn.accounting.optimal_composition import adaptive_delta
 from dpq_sklearn.engine.exponential import Scores, StepMeasure
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.pairs import PairScores

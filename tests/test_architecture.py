@@ -31,9 +31,15 @@ def module_name(path):
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
+class _WithoutTypeChecking(ast.NodeTransformer):
+    def visit_If(self, node):
+        is_for_types = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if is_for_types else self.generic_visit(node)
+
+
 def imported_modules(path):
-    """Names of the package's modules that a file imports, inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Names of the package's modules that a file imports at run time, inside functions too."""
+    for node in ast.walk(_WithoutTypeChecking().visit(ast.parse(path.read_text()))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpq_sklearn"):
             module = node.module.removeprefix("dpq_sklearn").removeprefix(".")
             if (PACKAGE / module.replace(".", "/")).is_dir():

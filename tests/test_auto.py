@@ -232,5 +232,5 @@ def test_pure_accounting_spends_no_delta():
 
 def test_an_account_that_cannot_be_guaranteed_is_not_taken():
     """The rho of this request is too little for floating point, its eps is not."""
-    plan = plan_of_columns([[0.5]], eps=4e-11, delta=1e-14, is_added_up=True)
+    plan = plan_of_columns([[0.5]], eps=4e-11, delta=1e-14, has_ledger=True)
     assert plan.loss.account == "sum of eps"

@@ -248,7 +248,9 @@ def placements(k, n_bins, parts):
 def test_every_placement_of_the_rows_of_a_person_costs_at_most_the_price(k, price):
     """A record of 10 parts, noises enumerated; those of two bins are independent."""
     parts, n_bins = 10, 2
-    plan = plan_counts(n_bins, TotalBudget(**price), neighbours=Neighbours.PEOPLE, parts=parts)
+    plan = plan_counts(
+        n_bins, TotalBudget(**price), neighbours=Neighbours.PEOPLE, units_per_record=parts
+    )
     support = np.arange(-3000, 3001)
     logs = log_chances(plan.noise, support)
     usable = logs > -600

@@ -445,7 +445,7 @@ def test_the_ranks_of_a_table_are_those_of_its_summaries(bounds, resolution, rng
         asked = np.concatenate((below, below[1:] - 1, rng.integers(0, below[-1] + 1, 50)))
         columns = np.full(asked.size, j)
         for mine, theirs in zip(
-            ranks.around_ranks(columns, asked), expected.around_ranks(columns, asked), strict=True
+            ranks.locate(columns, asked), expected.locate(columns, asked), strict=True
         ):
             assert np.array_equal(mine, theirs)
         cells = np.concatenate((summary.cells, grid.first[[j]], grid.end[[j]] - 1))

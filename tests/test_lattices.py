@@ -237,7 +237,7 @@ def test_all_kinds_of_ranks_of_lattices_are_equal(seed, monkeypatch):
         for ranks in ranks_of_all_kinds(x, grid, monkeypatch):
             below = ranks.weights_below(0, ends) // RECORD_WEIGHT
             assert np.array_equal(below, np.searchsorted(of_rows, ends))
-            of_ranks = ranks.around_ranks(np.zeros_like(wanted), wanted * RECORD_WEIGHT)
+            of_ranks = ranks.locate(np.zeros_like(wanted), wanted * RECORD_WEIGHT)
             before, after = np.searchsorted(of_rows, (found, found + 1))
             assert np.array_equal(of_ranks[0], found)
             assert np.array_equal(of_ranks[1] // RECORD_WEIGHT, before)

@@ -164,10 +164,10 @@ def assert_agree_with_counting(kinds, x, weights, grid):
         naive = naive_answers(x, weights, grid, column, asked, cells)
         for kind in kinds:
             assert kind.total_weights[column] == naive[0]
-            few = kind.around_ranks(np.array([[column]]), asked[None, 20:22])
+            few = kind.locate(np.array([[column]]), asked[None, 20:22])
             np.testing.assert_array_equal(np.array(few)[:, 0], naive[1][:, 20:22])
             np.testing.assert_array_equal(kind.weights_below(column, cells), naive[2])
-            found = kind.around_ranks(np.array([[column]]), asked[None])
+            found = kind.locate(np.array([[column]]), asked[None])
             np.testing.assert_array_equal(np.array(found)[:, 0], naive[1])
 
 
@@ -191,9 +191,7 @@ def test_tables_are_read_as_they_lie_in_memory(layout, rng, monkeypatch):
     asked = rng.integers(0, N * RECORD_WEIGHT, (30, 20))
     for one, other in ((found, expected), (found.of_columns(some), expected.of_columns(some))):
         np.testing.assert_array_equal(one.total_weights, other.total_weights)
-        np.testing.assert_array_equal(
-            one.around_ranks(columns, asked), other.around_ranks(columns, asked)
-        )
+        np.testing.assert_array_equal(one.locate(columns, asked), other.locate(columns, asked))
     np.testing.assert_array_equal(X, given)
 
 

@@ -63,7 +63,7 @@ def test_columns_and_summaries_are_counts(table, data, resolution):
     asked = np.array([*asked, 0, n_rows * RECORD_WEIGHT, RECORD_WEIGHT - 1, RECORD_WEIGHT])
     for ranks in kinds:
         assert ranks.total_weights.tolist() == [RECORD_WEIGHT * of_one.size for of_one in cells]
-        found = ranks.around_ranks(columns[:, None], asked)
+        found = ranks.locate(columns[:, None], asked)
         assert all(array.shape == (columns.size, asked.size) for array in found)
         for row, column in enumerate(columns):
             of_one = cells[column]
@@ -98,8 +98,8 @@ def test_some_of_the_columns_have_the_ranks_that_they_have_among_all(rng):
     for ranks in sources(table, bounds, 40)[0]:
         part = ranks.of_columns([3, 1])
         assert np.array_equal(part.total_weights, ranks.total_weights[[3, 1]])
-        found = part.around_ranks(columns, asked)
-        assert np.array_equal(found, ranks.around_ranks(np.array([[1], [3]]), asked))
+        found = part.locate(columns, asked)
+        assert np.array_equal(found, ranks.locate(np.array([[1], [3]]), asked))
 
 
 @given(st.lists(st.integers(0, 3 * RECORD_WEIGHT), min_size=1, max_size=12), st.data())
@@ -114,7 +114,7 @@ def test_weights_of_cells_add_up(weights, data):
         around = around_cells(ranks, zero, np.array([cell]))
         assert (around[0][0], around[1][0]) == (below[cell], below[cell + 1])
     weight = data.draw(st.integers(0, int(below[-1])))
-    cell, before, behind = (int(found[0]) for found in ranks.around_ranks(zero, np.array([weight])))
+    cell, before, behind = (int(found[0]) for found in ranks.locate(zero, np.array([weight])))
     assert (before, behind) == (below[cell], below[cell + 1])
     assert before <= weight < behind or weight == below[-1] == behind
 

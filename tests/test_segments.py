@@ -142,7 +142,7 @@ def exact_losses(plan, one, other):
     of_quantiles = sum(worst_log_ratio(*pair) for pair in distributions(plan, one, other))
     # The log-ratio of discrete Laplace noise is proportional to the change of the count.
     changes = np.abs(plan.totals(one.ranks) - plan.totals(other.ranks)).sum()
-    return of_quantiles + changes / plan.parts * plan.count_noises[0].cost().eps
+    return of_quantiles + changes / plan.units_per_record * plan.count_noises[0].cost().eps
 
 
 def plan_of(n_segments, **price):

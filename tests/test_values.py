@@ -7,8 +7,8 @@ from dpq_sklearn import DPKBinsDiscretizer, dp_quantiles
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.releases.values import (
     noise_in_gaps,
-    parts_of_gaps,
     shortest_decimals,
+    tolerances_in_gaps,
     values_of_columns,
 )
 
@@ -88,5 +88,5 @@ def test_a_fit_rounds_within_a_tenth_of_its_noise(n_rows):
 def test_how_coarsely_values_may_be_rounded():
     noise = noise_in_gaps((0.2, 0.4, 0.6, 0.8), np.array([4.0, 5.0, 5.0, 4.0]))
     assert noise == pytest.approx(20.0)
-    parts = parts_of_gaps(np.array([noise, noise, np.nan]), np.array([100_000, 0, 100]))
+    parts = tolerances_in_gaps(np.array([noise, noise, np.nan]), np.array([100_000, 0, 100]))
     assert parts.tolist() == pytest.approx([2e-5, 1e-3, 1e-5])

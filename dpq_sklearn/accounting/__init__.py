@@ -1,1 +1,1 @@
-"""What a budget is, and the rules by which costs add up, all rounded against ourselves."""
+"""Budgets, costs, and the rules by which costs compose. All numbers are rounded up."""

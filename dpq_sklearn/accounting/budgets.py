@@ -1,6 +1,7 @@
-"""Budgets: what a mechanism may spend, and how much of it rounding needs."""
+"""Budgets of mechanisms and of whole releases, and how much of them rounding errors take."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -9,28 +10,28 @@ import numpy as np
 
 from dpq_sklearn.checks import checked_delta, checked_positive, shown
 
-# Every outcome of a draw has its right probability up to a factor of e^(+-DRAW_ERROR): see
-# docs/privacy.md. The ratio of two datasets' probabilities then moves by at most twice that, and
-# the range of the ratios by at most four times, for which all accounts reserve.
+# The probability of every outcome of a draw is right up to a factor of e^(+-DRAW_ERROR), see
+# docs/privacy.md. The log ratio for two datasets is then off by at most twice that, and the range
+# of the log ratios by at most four times, which every composition reserves.
 DRAW_ERROR = 2.0**-39
-# For the rounding of sums, products and square roots of public numbers in accounts.
+# Covers the rounding of sums, products and square roots of public numbers in compositions.
 ROUNDING = 2.0**-16
 
 
 class Unit(StrEnum):
-    """What a budget is counted in."""
+    """The unit of a budget."""
 
     EPS = "eps"  # pure DP
     RHO = "rho"  # zCDP
-    DRAW = "draw"  # the least eps of the draws that a record meets, by optimal composition
+    DRAW = "draw"  # the smallest eps of the draws that a record meets, by optimal composition
 
 
 class BudgetTooSmall(ValueError):
-    """A budget is too little for so many private numbers to be guaranteed in floating point."""
+    """The budget does not cover the rounding errors of the requested private numbers."""
 
 
 class Cost(NamedTuple):
-    """What a mechanism costs: it is eps-DP, and also rho-zCDP."""
+    """The cost of a mechanism: it is eps-DP, and also rho-zCDP."""
 
     eps: float
     rho: float
@@ -38,20 +39,20 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """What a mechanism may spend on one column: so much of a unit.
+    """The budget of a mechanism for one column: an amount and its unit.
 
-    A budget of draws is the least eps of the exponential draws that a record meets, if optimal
-    composition has worked out what all of them cost together.
+    A budget in draws is the smallest eps of the exponential draws that a record meets. Optimal
+    composition has computed it from the joint cost of all of them.
 
-    The mechanism may run on several segments of the rows with the same budget. A record is spread
-    over all of them, so only the reserve for rounding grows with their number.
+    The mechanism may run on several segments of the rows with the same budget. The weight of a
+    record is divided among them, so only the reserve for rounding grows with their number.
     """
 
     amount: float
     unit: Unit
     n_segments: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.unit not in tuple(Unit) or not 0 < self.amount < math.inf:
             raise ValueError(
                 f"a budget is a positive amount of {', '.join(Unit)}, got {self.amount} of "
@@ -61,33 +62,33 @@ class Budget:
         object.__setattr__(self, "unit", Unit(self.unit))
 
     @property
-    def norm(self):
-        """Which norm of the eps of several exponential mechanisms it limits: sum, or squares."""
+    def norm(self) -> int:
+        """The norm of the eps of several exponential mechanisms that the budget limits: 1 or 2."""
         return 1 if self.unit is Unit.EPS else 2
 
-    def part(self, share):
-        """Return this share (at most 1) of the budget."""
+    def scaled(self, share: float) -> "Budget":
+        """Return a share of the budget, which is at most 1."""
         return replace(self, amount=self.amount * share)
 
-    def exponential_eps(self):
+    def exponential_eps(self) -> float:
         """Return the eps of one exponential mechanism that spends the whole budget.
 
         An exponential mechanism with eps is eps-bounded-range, hence eps^2/8-zCDP (Cesar, Rogers
-        2021, Lemma 3.2). This holds for no other kind of mechanism.
+        2021, Lemma 3.2). This does not hold for other kinds of mechanisms.
         """
         return math.sqrt(8 * self.amount) if self.unit is Unit.RHO else self.amount
 
-    def before_rounding(self, n_draws, error=DRAW_ERROR):
-        """Return the budget of an ideal mechanism whose floating-point twin spends this one.
+    def before_rounding(self, n_draws: int, error: float = DRAW_ERROR) -> "Budget":
+        """Return the budget of an exact mechanism whose floating-point version spends this one.
 
-        `n_draws` counts all draws in a segment, and `error` is the largest one of a logarithm of a
+        `n_draws` counts all draws in a segment, and `error` bounds the error of the logarithm of a
         probability.
         """
         n_draws = n_draws * self.n_segments
         ideal = self.amount * (1 - ROUNDING) - _rounding_cost(self, n_draws, error)
 
         if not ideal > self.amount / 2:
-            is_draw = self.unit is Unit.DRAW  # no parameter is called so
+            is_draw = self.unit is Unit.DRAW  # users have no parameter with this name
             raise BudgetTooSmall(
                 f"{Unit.EPS if is_draw else self.unit} must be larger for {n_draws} private "
                 f"numbers: {self.amount:.3g} a {'draw' if is_draw else 'feature'} is too little to "
@@ -99,13 +100,13 @@ class Budget:
 
 @dataclass(frozen=True)
 class TotalBudget:
-    """What a whole release may cost: eps, (eps, delta) or rho."""
+    """The budget of a whole release: eps, (eps, delta) or rho."""
 
     eps: float | None
     delta: float = 0.0
     rho: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         delta = checked_delta(self.delta)
 
         if self.rho is not None and (self.eps is not None or delta > 0):
@@ -122,15 +123,16 @@ class TotalBudget:
         object.__setattr__(self, "delta", delta)
 
     @property
-    def without_delta(self):
-        """The eps or the rho, as a budget that parts can be taken of."""
-        if self.rho is None:
+    def without_delta(self) -> Budget:
+        """The eps or the rho, as a budget that can be divided."""
+        if self.eps is not None:
             return Budget(self.eps, Unit.EPS)
+        assert self.rho is not None  # checked by __post_init__
         return Budget(self.rho, Unit.RHO)
 
 
-def _rounding_cost(budget, n_draws, error):
-    """Return what the errors of `n_draws` draws can add to a cost, in the unit of the budget.
+def _rounding_cost(budget: Budget, n_draws: int, error: float) -> float:
+    """Return how much the errors of `n_draws` draws can add to a cost, in the budget's unit.
 
     With e_i the eps of draw i and w_i the weight of a record in it, rounding makes the cost
     sum(w_i e_i + 4k), or in zCDP sum((w_i e_i + 4k)^2 / 8), where k is the error of one draw. The
@@ -141,10 +143,12 @@ def _rounding_cost(budget, n_draws, error):
     return 4 * n_draws * error
 
 
-def exponential_cost(eps_of_draws, n_draws, error=DRAW_ERROR):
-    """Return the cost of exponential mechanisms, of which one record meets those listed.
+def exponential_cost(
+    eps_of_draws: Sequence[float], n_draws: int, error: float = DRAW_ERROR
+) -> Cost:
+    """Return the cost of exponential mechanisms, given the eps of those that one record meets.
 
-    `n_draws` is how many there are in all: a record may have a little weight in more of them.
+    `n_draws` counts all of them, because a record may have a small weight in others as well.
     """
     ideal = {
         Unit.EPS: math.fsum(eps_of_draws),
@@ -155,11 +159,11 @@ def exponential_cost(eps_of_draws, n_draws, error=DRAW_ERROR):
         for unit, amount in ideal.items()
     ]
 
-    return Cost(*(cost * (1 + ROUNDING / 2) for cost in costs))  # less than the budget's reserve
+    return Cost(*(cost * (1 + ROUNDING / 2) for cost in costs))  # below the budget's reserve
 
 
-def feature_shares(weights):
-    """Return the share of the budget of each feature; the sum of the shares is at most 1."""
-    weights = np.asarray(weights, dtype=np.float64)
-    shares = weights / weights.max()
+def feature_shares(weights: Sequence[float]) -> np.ndarray:
+    """Return the share of the budget of each feature. The shares sum to at most 1."""
+    given = np.asarray(weights, dtype=np.float64)
+    shares: np.ndarray = given / np.max(given)
     return shares / math.fsum(shares)  # ROUNDING covers the rounding to nearest

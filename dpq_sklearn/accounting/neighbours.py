@@ -1,4 +1,7 @@
-"""Which datasets are neighbours: what one release protects. The costs of the two do not add up."""
+"""Neighbouring datasets: whether a release protects rows or people.
+
+Costs for rows and costs for people do not add up.
+"""
 
 from enum import Enum
 
@@ -6,33 +9,33 @@ from dpq_sklearn.checks import shown
 
 
 class Neighbours(str, Enum):  # noqa: UP042 (a StrEnum formats its value, not its words)
-    """Datasets that differ by one row, or by one person; printed in words."""
+    """Neighbouring datasets differ by one row, or by one person. Printed in words."""
 
     ROWS = "rows"
     PEOPLE = "people"
 
     @property
-    def in_words(self):
-        """What is added or removed."""
+    def in_words(self) -> str:
+        """The difference between two neighbours."""
         if self is Neighbours.ROWS:
             return "add or remove one row"
         return "add or remove one person (all rows of a group)"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.in_words
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return repr(self.value)
 
     @classmethod
-    def _missing_(cls, value):
-        """Take the words as well: earlier versions kept them in pickles and ledgers."""
-        words = value if isinstance(value, str) else None  # arrays do not compare to a truth value
+    def _missing_(cls, value: object) -> "Neighbours | None":
+        """Accept the words as well, because earlier versions wrote them to pickles and ledgers."""
+        words = value if isinstance(value, str) else None  # comparing an array gives no truth value
         return next((kind for kind in cls if kind.in_words == words), None)
 
 
-def checked_neighbours(neighbours):
-    """Return the member that is meant by itself, its value or its words."""
+def checked_neighbours(neighbours: object) -> Neighbours:
+    """Return the member with this value or these words."""
     try:
         return Neighbours(neighbours)
     except ValueError:

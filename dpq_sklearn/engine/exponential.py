@@ -289,7 +289,7 @@ def _cuts_of_look_ups(ranks, nodes, scores, look_ups):
     """
     wanted = _ranks_to_look_up(nodes, scores, look_ups)
     ticks = ranks.grid.positions_per_cell
-    cells, before, after = ranks.around_ranks(nodes.column[:, None], wanted // ticks)
+    cells, before, after = ranks.locate(nodes.column[:, None], wanted // ticks)
 
     # The place in its cell of each rank: the weight of a cell is spread evenly over its places.
     per_cell = nodes.places_per_cell[:, None]

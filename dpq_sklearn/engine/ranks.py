@@ -31,7 +31,7 @@ class Ranks(Protocol):
     grid: Grid
     total_weights: np.ndarray  # (n_columns,)
 
-    def around_ranks(self, columns, weights):
+    def locate(self, columns, weights):
         """Return the cell in which the weight from the left first exceeds each of `weights`.
 
         With it come the weights before and after it. Beyond the total weight it is the last cell

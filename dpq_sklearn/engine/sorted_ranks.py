@@ -80,7 +80,7 @@ class SortedRanks:
         """Return the ranks of a list of the columns."""
         return SortedRanks(self._columns[columns], self.grid[columns])
 
-    def around_ranks(self, columns, weights):
+    def locate(self, columns, weights):
         """Return cells and the weights before and after them, as `Ranks` promises."""
         last = self._columns.sizes[columns] - 1
         entries = np.maximum(np.minimum(weights // RECORD_WEIGHT, last), 0)

@@ -66,7 +66,7 @@ class WeightedRanks:
             starts_of_below=self._starts_of_below[columns],
         )
 
-    def around_ranks(self, columns, weights):
+    def locate(self, columns, weights):
         """Return cells and the weights before and after them, as `Ranks` promises."""
         last = self._sizes[columns] - 1
         starts_of_below = self._starts_of_below[columns]

@@ -328,6 +328,6 @@ def _a_delta(plan, n_rows):
 def _note_of_ledgers(plan):
     """Return what a ledger without a delta counts for a plan with one, as text."""
     counted = plan.loss.pure_eps
-    if not plan.request.is_added_up or counted <= plan.loss.eps:
+    if not plan.request.has_ledger or counted <= plan.loss.eps:
         return ""
     return f", but a ledger with delta=0 counts it as eps={counted:.2g}"

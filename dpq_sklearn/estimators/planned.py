@@ -14,7 +14,7 @@ from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
 from dpq_sklearn.accounting.losses import most_of_each
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.estimators.parameters import is_pair
-from dpq_sklearn.releases.plans import losses_by_account
+from dpq_sklearn.releases.plans import losses_by_composition
 
 # Of so many features all orders are planned, if some parameters go by name and others by position.
 MOST_IN_ANY_ORDER = 5
@@ -95,7 +95,7 @@ def _losses_by_any_account(plan):
     """Return the losses of a plan by all accounts: lattices may decide for another one."""
     candidates = getattr(plan, "candidates", (plan,))
     requests = [each.request for each in candidates if not each.request.is_free]
-    return [plan.loss, *(loss for request in requests for loss in losses_by_account(request))]
+    return [plan.loss, *(loss for request in requests for loss in losses_by_composition(request))]
 
 
 def _dearest_of_any_number(draft, losses_of):

@@ -210,7 +210,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
                 resolution=resolution if self.resolution is None else self.resolution,
                 neighbours=neighbours,
                 count=_role_of_count(candidates),
-                is_added_up=self.ledger is not None,
+                has_ledger=self.ledger is not None,
             )
             for columns in candidates
         ]

@@ -65,7 +65,7 @@ class AggregateTree(Mechanism):
         return self
 
     def _noise(self, budget, n_counts):
-        return CountNoise(budget.part(1 / self.height), n_counts, RECORD_WEIGHT)
+        return CountNoise(budget.scaled(1 / self.height), n_counts, RECORD_WEIGHT)
 
     def _noise_of_levels(self, budget):
         depths = range(1, self.height + 1)

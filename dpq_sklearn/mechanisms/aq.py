@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Budget, Cost, Unit, exponential_cost
-from dpq_sklearn.accounting.composition import largest_scale
 from dpq_sklearn.accounting.events import exponential_draw
+from dpq_sklearn.accounting.optimal_composition import largest_scale
 from dpq_sklearn.engine import exponential, pairs
 from dpq_sklearn.engine.exponential import Nodes
 from dpq_sklearn.mechanisms.base_measure import have_few_segments, ring_measure, step_measure
@@ -170,10 +170,10 @@ class Level:
     is_leaf: np.ndarray
     is_early: np.ndarray
 
-    @property
-    def engine(self):
-        """The module that draws its nodes."""
-        return pairs if self.is_of_pairs else exponential
+    def draw(self, ranks, nodes, randomness):
+        """Draw a position in each of its nodes, and return the positions and their ranks."""
+        module = pairs if self.is_of_pairs else exponential
+        return module.draw(ranks, nodes, randomness)
 
     def are_ends_released(self, n_quantiles):
         """Return whether the lower and the upper end of each node is a quantile: (2, n).
@@ -385,7 +385,7 @@ class ApproximateQuantiles(Mechanism):
         for level in levels_of_columns(self, *request):
             for part in parts_alike(ranks.grid, level, estimates):
                 nodes = nodes_of_level(ranks.grid, part, estimates, part.column, priors)
-                positions, split_ranks = part.engine.draw(ranks, nodes, randomness)
+                positions, split_ranks = part.draw(ranks, nodes, randomness)
                 estimates.positions[part.column, part.index] = positions
                 estimates.split_ranks[part.column, part.index] = split_ranks
 

@@ -83,7 +83,7 @@ def guesses_of_nodes(priors, columns, probabilities):
     if priors is None or not any(priors):
         return None
     pairs = zip(columns.tolist(), probabilities.tolist(), strict=True)
-    rings = [_rings(priors[column], probability) for column, probability in pairs]
+    rings = [_rings_of_probability(priors[column], probability) for column, probability in pairs]
     return Guesses(
         values=np.array([values for values, _ in rings]),
         weights=np.array([weights for _, weights in rings]),
@@ -99,7 +99,7 @@ def spread_of_rank(probability, deviation):
 
 
 @lru_cache(maxsize=4096)
-def _rings(prior, probability):
+def _rings_of_probability(prior, probability):
     """Return the ends of the rings around a quantile of a prior, and their weights."""
     weights = np.diff(_WITHIN)
     weights = np.append(weights[::-1], weights)

@@ -1,1 +1,1 @@
-"""The one way from data to released numbers: request, plan, pay, read, draw."""
+"""The path from data to released numbers: request, plan, pay, read, draw."""

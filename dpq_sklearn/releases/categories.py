@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,11 +29,11 @@ class CategoryPlan:
     selections: tuple[PartitionSelection, ...]  # one for each column
     loss: PrivacyLoss
 
-    def read(self, source) -> list[Counter]:
+    def read(self, source: Any) -> list[Counter[Hashable]]:
         """Return the exact number of records with each category, for each column."""
         return source.count_categories()
 
-    def draw(self, counts: list[Counter], randomness: Randomness) -> list[list[Hashable]]:
+    def draw(self, counts: list[Counter[Hashable]], randomness: Randomness) -> list[list[Hashable]]:
         """Return the categories of each column that are released, in the public order.
 
         Privacy
@@ -45,7 +46,9 @@ class CategoryPlan:
         return [_drawn(selection, of_column, randomness) for selection, of_column in pairs]
 
 
-def _drawn(selection, counts, randomness):
+def _drawn(
+    selection: PartitionSelection, counts: Counter[Hashable], randomness: Randomness
+) -> list[Hashable]:
     ordered = sorted(counts, key=order_of)
     n_records = np.array([counts[category] for category in ordered], dtype=np.int64)
     is_kept = selection.draw(n_records, randomness)
@@ -59,12 +62,13 @@ class ValueCountPlan:
     selection: CountedSelection
     loss: PrivacyLoss
 
-    def read(self, source) -> Counter:
+    def read(self, source: Any) -> Counter[Hashable]:
         """Return the exact number of records with each label."""
+        counts: Counter[Hashable]
         (counts,) = source.count_categories()
         return counts
 
-    def draw(self, counts: Counter, randomness: Randomness) -> dict[Hashable, int]:
+    def draw(self, counts: Counter[Hashable], randomness: Randomness) -> dict[Hashable, int]:
         """Return the noisy counts of the labels that are released, in the public order.
 
         Privacy
@@ -85,7 +89,7 @@ class PublicCategories:
     categories: list[list[Hashable]]  # of each column
     loss: PrivacyLoss
 
-    def read(self, source) -> None:
+    def read(self, source: Any) -> None:
         """Read nothing."""
 
     def draw(self, counts: None, randomness: Randomness) -> list[list[Hashable]]:
@@ -103,9 +107,10 @@ def plan_categories(
     """Return the plan of a release of the categories of columns, which share eps and delta."""
     _refuse_no_delta(budget, "categories")
 
+    eps = budget.without_delta.amount
     shares = feature_shares(weights or [1.0] * n_columns) * (1 - _ROUNDING)
     selections = tuple(
-        PartitionSelection(budget.eps * share, budget.delta * share) for share in shares.tolist()
+        PartitionSelection(eps * share, budget.delta * share) for share in shares.tolist()
     )
     return CategoryPlan(selections, _loss(budget, selections, neighbours))
 
@@ -113,11 +118,11 @@ def plan_categories(
 def plan_value_counts(budget: TotalBudget, neighbours: Neighbours) -> ValueCountPlan:
     """Return the plan of a release of the labels of one column and of their counts."""
     _refuse_no_delta(budget, "keys")
-    selection = CountedSelection(budget.eps, budget.delta)
+    selection = CountedSelection(budget.without_delta.amount, budget.delta)
     return ValueCountPlan(selection, _loss(budget, [selection], neighbours))
 
 
-def _refuse_no_delta(budget, what):
+def _refuse_no_delta(budget: TotalBudget, what: str) -> None:
     if not budget.delta > 0:
         raise ValueError(
             f"delta must be > 0 to find {what} privately, because a label that one record has "
@@ -126,9 +131,13 @@ def _refuse_no_delta(budget, what):
         )
 
 
-def _loss(budget, selections, neighbours):
+def _loss(
+    budget: TotalBudget,
+    selections: Iterable[PartitionSelection | CountedSelection],
+    neighbours: Neighbours,
+) -> PrivacyLoss:
     return PrivacyLoss(
-        eps=budget.eps,
+        eps=budget.without_delta.amount,
         delta=budget.delta,
         rho=math.inf,
         neighbours=neighbours,

@@ -1,79 +1,103 @@
-"""Plans: what will be drawn, with which budgets and at what price. Public facts alone.
+"""Plans: what will be drawn, with which budgets and at what price. They use public facts only.
 
-`plan_quantiles` follows one request. With `plan_choice` a released count chooses one of several
-plans, at the price of the dearest. `plan_description` counts the values of each column as well, and
-`plan_counts` is for counts alone. A plan knows what it has to read of a source, and how to draw
-from that.
+`plan_quantiles` plans one request. In `plan_choice` a released count chooses one of several plans,
+at the price of the most expensive plan. `plan_description` also counts the values of each column,
+and `plan_counts` plans counts alone. A plan reads what it needs from a source and draws from it.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import compress
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from dpq_sklearn.accounting.accounts import optimal_composition, sums
-from dpq_sklearn.accounting.budgets import Budget, BudgetTooSmall
+from dpq_sklearn.accounting.budgets import Budget, BudgetTooSmall, TotalBudget
+from dpq_sklearn.accounting.compositions import Composition, basic_compositions, optimal_composition
 from dpq_sklearn.accounting.events import counted
 from dpq_sklearn.accounting.losses import PrivacyLoss, most_of_each
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.grid import Grid, make_grid
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.engine.random import Randomness
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.noise import CountNoise
-from dpq_sklearn.mechanisms.protocol import draw_columns, of_column
-from dpq_sklearn.releases.request import CountRole, Request
+from dpq_sklearn.mechanisms.protocol import Mechanism, draw_columns, of_column
+from dpq_sklearn.releases.request import Column, CountRole, Request
 from dpq_sklearn.releases.values import (
-    PART_OF_A_GAP,
+    TOLERANCE_WITHOUT_COUNT,
     noise_in_gaps,
-    parts_of_gaps,
+    tolerances_in_gaps,
     values_of_columns,
 )
 
-# The share of a fit's budget that its count of rows gets: it costs 1.6% of accuracy.
+# The count of the rows gets this share of a fit's budget, which costs 1.6% of accuracy.
 COUNT_SHARE = 1 / 64
-# The share of a column's budget that the count of its values gets, beside its quantiles. With five
-# of them it makes the sum of the six errors least, in eps and in rho.
+# The count of a column's values gets this share of the column's budget. With five quantiles, it
+# minimizes the sum of the six errors, in eps and in rho.
 VALUE_COUNT_SHARE = 1 / 5
-# A delta is spent if it makes the predicted error so many times smaller.
+# A delta is spent if it divides the predicted error by at least this factor.
 WORTH_A_DELTA = 1.02
+
+T = TypeVar("T")
+
+
+class Records(Protocol):
+    """The records that a source has read (`reading.sources.Records`)."""
+
+    ranks: Ranks
+    n_rows: int
+
+
+class Source(Protocol):
+    """Something that can be read once: a table, batches, or a distributed collection."""
+
+    def read(self, grid: Grid) -> Records:
+        """Return the records on this grid."""
+
+
+class CountedSource(Protocol):
+    """Something that can be counted once."""
+
+    def count(self) -> np.ndarray:
+        """Return the exact counts."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """Released numbers, and the plan that they follow."""
+    """Released numbers, and the plan behind them."""
 
-    values: list  # an array for each column
+    values: list[np.ndarray]  # one array for each column
     n_rows: int | None  # None if the plan has no count
     plan: "Plan"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The quantiles of a request, and a count of the rows if it wants one."""
+    """The plan of the quantiles of a request, and of a count of the rows if it asks for one."""
 
     request: Request
     grid: Grid
-    budgets: tuple  # one for each column; None if nothing is drawn from it
-    count_budget: Budget | None  # that of the number of rows
+    budgets: tuple[Budget | None, ...]  # one for each column; None if nothing is drawn from it
+    count_budget: Budget | None  # for the number of rows
     loss: PrivacyLoss
 
     @cached_property
-    def kinds(self):
-        """Columns are mostly alike: one (mechanism, column, budget) of each kind, and all kinds.
+    def kinds(self) -> tuple[list[tuple[Mechanism, Column, Budget | None]], list[int]]:
+        """The distinct columns as (mechanism, column, budget), and the index of each column's kind.
 
-        A list, and for each column the index of its kind.
+        Most columns are alike, so work for a kind is done once.
         """
         columns = zip(self.request.mechanisms, self.request.columns, self.budgets, strict=True)
-        numbers = {}
+        numbers: dict[tuple[Mechanism, Column, Budget | None], int] = {}
         of_columns = [numbers.setdefault(column, len(numbers)) for column in columns]
         return list(numbers), of_columns
 
-    def map_columns(self, function):
-        """Return ``function(column, rank deviations)`` of each column; called once for a kind."""
+    def map_columns(self, function: Callable[[Column, np.ndarray], T]) -> list[T]:
+        """Return ``function(column, rank_deviations)`` of each column, called once for a kind."""
         kinds, of_columns = self.kinds
         values = [
             function(column, of_column(mechanism.rank_deviations, column.probabilities, budget))
@@ -81,38 +105,45 @@ class Plan:
         ]
         return [values[kind] for kind in of_columns]
 
-    def read(self, source):
+    def read(self, source: Source) -> Records | None:
         """Return the records of a source: ranks on the grid of this plan, and their number.
 
-        A plan that releases nothing reads nothing: the result is None then.
+        A plan that releases nothing reads nothing and returns None.
         """
         return None if self.request.is_free else source.read(self.grid)
 
-    def draw(self, records, randomness):
-        """Return the `Release`: the count first, then the quantiles.
+    def draw(self, records: Records | None, randomness: Randomness) -> Release:
+        """Return the `Release`: the count is drawn first, then the quantiles.
 
         Privacy
         -------
         Neighbours are those of the request. The count and the columns together cost at most
-        `loss`, by the account that the plan was made with.
+        `loss`, by the composition that the plan was made with.
         """
         n_rows = self.draw_count(records, randomness)
         return self.draw_quantiles(records, n_rows, randomness)
 
-    def draw_count(self, records, randomness):
-        """Return the number of rows with noise, at least 1; None if the plan has no count."""
-        if self.count_budget is None:
+    def draw_count(self, records: Records | None, randomness: Randomness) -> int | None:
+        """Return the noisy number of rows, at least 1, or None if the plan has no count."""
+        if self.count_budget is None or records is None:
             return None
         noise = CountNoise(self.count_budget).draw(randomness)
         return max(records.n_rows + int(noise[0]), 1)
 
-    def draw_quantiles(self, records, n_rows, randomness, counts=None):
-        """Return the `Release` of the quantiles with counts that were drawn before them.
+    def draw_quantiles(
+        self,
+        records: Records | None,
+        n_rows: int | None,
+        randomness: Randomness,
+        counts: np.ndarray | None = None,
+    ) -> Release:
+        """Return the `Release` of the quantiles.
 
-        `n_rows` is that of all rows and `counts` are those of columns, or None.
+        `n_rows` is the released number of rows, and `counts` has the released number of values of
+        each column. Either may be None.
         """
         request = self.request
-        if not any(request.is_drawn):
+        if records is None or not any(request.is_drawn):
             return Release([np.empty(0) for _ in request.columns], n_rows, self)
 
         cells = draw_columns(
@@ -124,21 +155,20 @@ class Plan:
             None if request.priors is None else self.in_segments(request.priors),
         )
         n_in_columns = n_rows if counts is None else counts
-        is_counted = n_in_columns is not None
-        noise = self.in_segments(self._noise)
-        parts = parts_of_gaps(noise, n_in_columns) if is_counted else PART_OF_A_GAP
-        return Release(values_of_columns(records.ranks.grid, cells, parts), n_rows, self)
+        tolerances = (
+            TOLERANCE_WITHOUT_COUNT
+            if n_in_columns is None
+            else tolerances_in_gaps(np.array(self.in_segments(self._noise)), n_in_columns)
+        )
+        return Release(values_of_columns(records.ranks.grid, cells, tolerances), n_rows, self)
 
-    def in_segments(self, per_column):
-        """Return facts of the columns for the columns of `records`: each once for each segment."""
-        n_segments = self.request.n_segments
-        if isinstance(per_column, np.ndarray):
-            return np.repeat(per_column, n_segments, axis=0)
-        return [fact for fact in per_column for _ in range(n_segments)]
+    def in_segments(self, per_column: Iterable[T]) -> list[T]:
+        """Return facts about the columns for the columns of `records`: one for each segment."""
+        return [fact for fact in per_column for _ in range(self.request.n_segments)]
 
     @cached_property
-    def _noise(self):
-        """The noise of each column, as `parts_of_gaps` wants it."""
+    def _noise(self) -> np.ndarray:
+        """The noise of each column, as `tolerances_in_gaps` expects it."""
         return np.array(
             self.map_columns(
                 lambda column, found: (
@@ -150,28 +180,28 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanChoice:
-    """Several plans, each finer than the one before: a released count chooses one of them."""
+    """Several plans, each finer than the one before. A released count chooses one of them."""
 
-    candidates: tuple  # of plans, with the same columns, bounds and count
-    choose: Callable  # (candidates, n_rows) -> one of them
+    candidates: tuple[Plan, ...]  # with the same columns, bounds and count
+    choose: Callable[[tuple[Plan, ...], int | None], Plan]  # (candidates, n_rows) -> a candidate
     loss: PrivacyLoss  # covers each of them
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if any(plan.request.count is not CountRole.CHOOSES for plan in self.candidates):
             raise ValueError("all candidates of a choice must leave the choice to the count.")
 
-    def read(self, source):
+    def read(self, source: Source) -> Records | None:
         """Return the records of a source, which are the same for all candidates."""
         return self.candidates[0].read(source)
 
-    def draw(self, records, randomness):
+    def draw(self, records: Records | None, randomness: Randomness) -> Release:
         """Return the `Release` of the plan that the count chooses.
 
         Privacy
         -------
         Neighbours are those of the requests. The choice depends on the released count and on public
-        facts alone, and the eps of the count is set aside in each of the candidates (or added up
-        with theirs by a ledger). So the price is that of the dearest.
+        facts only, and each candidate reserves the eps of the count (or a ledger adds it to the
+        candidate's). So the price is that of the most expensive candidate.
         """
         n_rows = self.candidates[0].draw_count(records, randomness)
         plan = self.choose(self.candidates, n_rows)
@@ -180,106 +210,110 @@ class PlanChoice:
 
 @dataclass(frozen=True)
 class Description:
-    """What is released of columns: the counts of their values, and their quantiles.
+    """The released counts and quantiles of columns.
 
     All segments of the first column come first, then those of the second, and so on.
     """
 
     counts: np.ndarray  # (n_columns * n_segments,) whole numbers, at least 0
-    values: list  # an array for each segment of each column
+    values: list[np.ndarray]  # one array for each segment of each column
 
 
 @dataclass(frozen=True)
 class DescriptionPlan:
-    """The quantiles of a request, and in each column a count of the values that are there.
+    """The plan of the quantiles of a request, and of the number of values in each column.
 
     Both are drawn for each segment of the rows.
     """
 
     quantiles: Plan
-    count_noises: tuple  # one for each column
-    parts: int  # of a record, in which counts are whole numbers: more than 1 if rows share it
+    count_noises: tuple[CountNoise, ...]  # one for each column
+    units_per_record: int  # more than 1 if the rows of a person share the weight of a record
     loss: PrivacyLoss
 
-    def read(self, source):
+    def read(self, source: Source) -> Records | None:
         """Return the records of a source: ranks on the grid of this plan."""
         return self.quantiles.read(source)
 
-    def draw(self, records, randomness):
-        """Return the `Description`: the counts first, then the quantiles.
+    def draw(self, records: Records | None, randomness: Randomness) -> Description:
+        """Return the `Description`: the counts are drawn first, then the quantiles.
 
         Privacy
         -------
         Neighbours are those of the request. One record, or all rows of a person, adds weights to
-        the segments of a column that sum to at most `RECORD_WEIGHT`: what it misses adds nothing.
-        So the totals of all segments of a column change by at most `parts` together, which is the
-        sensitivity of their noise. Likewise its weights in all draws of a level of the trees of a
-        column, in all segments, sum to at most 1. So the segments cost what one costs, and all
-        columns together at most `loss`, by the account that the plan was made with.
+        the segments of a column that sum to at most `RECORD_WEIGHT`, because missing values add
+        nothing. So the totals of all segments of a column together change by at most
+        `units_per_record`, which is the sensitivity of their noise. Likewise, the weights of the
+        record in all draws of a level of the trees of a column, in all segments, sum to at most 1.
+        So all segments cost as much as a single one, and all columns together at most `loss`, by
+        the composition that the plan was made with.
         """
+        assert records is not None  # a description is never free
         noises = self.quantiles.in_segments(self.count_noises)
         noise = np.concatenate([of_column.draw(randomness) for of_column in noises])
         counts = np.maximum(self.totals(records.ranks) + noise, 0)
-        counts = (counts + self.parts // 2) // self.parts
+        counts = (counts + self.units_per_record // 2) // self.units_per_record
 
         released = self.quantiles.draw_quantiles(records, None, randomness, counts)
         return Description(counts, released.values)
 
-    def totals(self, ranks):
-        """Return the exact weight of the values in each segment of each column, in parts."""
-        return ranks.total_weights // (RECORD_WEIGHT // self.parts)
+    def totals(self, ranks: Ranks) -> np.ndarray:
+        """Return the exact weight of the values in each segment of each column, in units."""
+        return ranks.total_weights // (RECORD_WEIGHT // self.units_per_record)
 
 
 @dataclass(frozen=True)
 class CountPlan:
-    """Counts with noise, which one record, or all rows of a person, change by at most 1 in all."""
+    """The plan of noisy counts, whose sum one record or one person changes by at most 1."""
 
     noise: CountNoise
-    parts: int  # of a record, in which counts are whole numbers: more than 1 if rows share it
+    units_per_record: int  # more than 1 if the rows of a person share the weight of a record
     loss: PrivacyLoss
 
-    def read(self, source):
-        """Return the exact counts of a source."""
+    def read(self, source: CountedSource) -> np.ndarray:
+        """Return the exact counts of a source, in units."""
         return source.count()
 
-    def draw(self, counts, randomness):
-        """Return the counts, which may be negative: integers, or floats if rows share a record.
+    def draw(self, counts: np.ndarray, randomness: Randomness) -> np.ndarray:
+        """Return the noisy counts of records, which may be negative.
+
+        They are integers, or floats if rows share a record.
 
         Privacy
         -------
-        That of `CountNoise`, whose sensitivity is `parts`: one record.
+        The guarantee of `CountNoise`, whose sensitivity is `units_per_record`: one record.
         """
-        noisy = counts + self.noise.draw(randomness)
-        return noisy if self.parts == 1 else noisy / self.parts
+        noisy: np.ndarray = counts + self.noise.draw(randomness)
+        return noisy if self.units_per_record == 1 else noisy / self.units_per_record
 
 
-@lru_cache(maxsize=64)  # a fit is repeated many times in a search, and warnings try out other plans
-def plan_quantiles(request):
-    """Return the plan of a request by the account that promises the least error."""
+@lru_cache(maxsize=64)  # searches repeat a fit many times, and warnings try out other plans
+def plan_quantiles(request: Request) -> Plan:
+    """Return the plan of a request, by the composition with the smallest predicted error."""
     if request.is_free:
         return _free_plan(request)
 
-    account = min(_accounts(request), key=partial(_predicted_error, request))
-    return _plan_by(request, account)
+    composition = min(_compositions(request), key=partial(_predicted_error, request))
+    return _plan_by(request, composition)
 
 
-def _plan_by(request, account):
-    count_budget = account.count_budget
+def _plan_by(request: Request, composition: Composition) -> Plan:
+    count_budget = composition.count_budget
     count_noises = [] if count_budget is None else [CountNoise(count_budget)]
-    return _plan(request, account, account.budgets, count_noises)
+    return _plan(request, composition, composition.budgets, count_noises)
 
 
-def losses_by_account(request: Request) -> list[PrivacyLoss]:
-    """Return the loss of a request by each account that its budget suffices for."""
+def losses_by_composition(request: Request) -> list[PrivacyLoss]:
+    """Return the loss of a request by each composition that its budget suffices for."""
     losses = []
-    for account in _accounts(request):
+    for composition in _compositions(request):
         with suppress(BudgetTooSmall):
-            losses.append(_plan_by(request, account).loss)
+            losses.append(_plan_by(request, composition).loss)
     return losses
 
 
-def _free_plan(request):
-    """Return the plan that releases nothing, and costs nothing."""
+def _free_plan(request: Request) -> Plan:
+    """Return the plan that releases nothing and costs nothing."""
     return Plan(
         request=request,
         grid=_grid(request),
@@ -289,14 +323,19 @@ def _free_plan(request):
     )
 
 
-def _grid(request):
+def _grid(request: Request) -> Grid:
     return make_grid(request.bounds, request.resolution, request.decimals)
 
 
-def _plan(request, account, budgets_of_drawn, count_noises):
-    """Return the plan of the quantiles, whose loss is theirs and that of counts with these noises.
+def _plan(
+    request: Request,
+    composition: Composition,
+    budgets_of_drawn: tuple[Budget, ...],
+    count_noises: Sequence[CountNoise],
+) -> Plan:
+    """Return the plan of the quantiles. Its loss includes counts with the given noises.
 
-    `budgets_of_drawn` are those of the quantiles of each column that is drawn.
+    `budgets_of_drawn` has a budget for each column that quantiles are drawn from.
     """
     next_budget = iter(budgets_of_drawn)
     budgets = tuple(next(next_budget) if is_drawn else None for is_drawn in request.is_drawn)
@@ -308,66 +347,69 @@ def _plan(request, account, budgets_of_drawn, count_noises):
     ]
     costs += [noise.cost() for noise in count_noises]
     events += [noise.event() for noise in count_noises]
-    loss = account.loss(costs, request.budget, request.neighbours)
+    loss = composition.loss(costs, request.budget, request.neighbours)
 
     return Plan(
         request=request,
         grid=_grid(request),
         budgets=budgets,
-        count_budget=account.count_budget,
+        count_budget=composition.count_budget,
         loss=replace(loss, mechanism=request.mechanism_name, events=counted(events)),
     )
 
 
-def _accounts(request):
-    """Return all accounts that keep within the budget of a request.
+def _compositions(request: Request) -> list[Composition]:
+    """Return all compositions that keep within the budget of a request.
 
-    Releases that a ledger adds up do without optimal composition: it buys accuracy at one delta
-    with more rho. If the count chooses the plan, plans may have different accounts, and no
-    composition covers the choice: its eps is set aside first. In a ledger eps or rho add up
-    whatever earlier releases decided, so there nothing is set aside.
+    Releases with a ledger do not use optimal composition, which gains accuracy at one delta by
+    spending more rho. If the count chooses the plan, the candidates may have different
+    compositions, and none of them covers the choice, so the eps of the count is subtracted first.
+    With a ledger this is not necessary: its eps and rho add up even if earlier outcomes decided
+    about later releases.
     """
     total = request.budget
     shares = request.shares
 
     count_budget = None
     if request.count is not CountRole.NONE:
-        count_budget = total.without_delta.part(COUNT_SHARE)
-    count_is_apart = request.count is CountRole.CHOOSES and not request.is_added_up
+        count_budget = total.without_delta.scaled(COUNT_SHARE)
+    count_is_apart = request.count is CountRole.CHOOSES and not request.has_ledger
 
-    accounts = sums(total, shares, count_budget, count_is_apart)
-    if total.delta > 0 and shares and not request.is_added_up:
+    compositions = basic_compositions(total, shares, count_budget, count_is_apart)
+    if total.delta > 0 and shares and not request.has_ledger:
         probabilities = tuple(filter(None, request.probabilities))
         compose = partial(request.mechanism.composed_budgets, probabilities, shares)
-        composed = optimal_composition(total, compose, count_budget, count_is_apart)
-        if composed is not None:
-            accounts.append(composed)
+        optimal = optimal_composition(total, compose, count_budget, count_is_apart)
+        if optimal is not None:
+            compositions.append(optimal)
 
-    return accounts
+    return compositions
 
 
-def _predicted_error(request, account):
-    """Return the sum of the errors of all columns, a little more if a delta is spent for it."""
-    columns = zip(request.mechanisms, request.probabilities, strict=True)
-    drawn = compress(columns, request.is_drawn)
+def _predicted_error(request: Request, composition: Composition) -> float:
+    """Return the sum of the errors of all columns, increased a little if a delta is spent."""
+    all_columns = zip(request.mechanisms, request.probabilities, strict=True)
+    drawn = compress(all_columns, request.is_drawn)
     # The budgets of counts may follow those of quantiles.
     columns = Counter(
-        (*column, budget) for column, budget in zip(drawn, account.budgets, strict=False)
+        (*column, budget) for column, budget in zip(drawn, composition.budgets, strict=False)
     )
     error = math.fsum(
         of_column(mechanism.typical_error, *column) * n
         for (mechanism, *column), n in columns.items()
     )
-    return error * WORTH_A_DELTA if account.delta else error
+    return error * WORTH_A_DELTA if composition.delta else error
 
 
-def plan_choice(requests, choose):
+def plan_choice(
+    requests: Sequence[Request], choose: Callable[[tuple[Plan, ...], int | None], Plan]
+) -> PlanChoice:
     """Return the choice among the plans of several requests, each finer than the one before.
 
-    ``choose(plans, n_rows)`` returns one of them by the released count.
+    ``choose(plans, n_rows)`` returns one of them, given the released count.
     """
     plans = [plan_quantiles(requests[0])]
-    with suppress(BudgetTooSmall):  # for so many quantiles: the plans before stay
+    with suppress(BudgetTooSmall):  # the coarser plans remain if the budget is too small
         plans.extend(map(plan_quantiles, requests[1:]))
 
     return PlanChoice(
@@ -378,45 +420,47 @@ def plan_choice(requests, choose):
 
 
 @lru_cache(maxsize=64)
-def plan_description(request):
-    """Return the plan of a request that counts the values of each column as well.
+def plan_description(request: Request) -> DescriptionPlan:
+    """Return the plan of a request that also counts the values of each column.
 
-    The count of a column is one more release of it, with a part of the column's budget. So costs
-    add up as those of twice as many columns: the quantiles of all first, then the counts of all.
-    (Optimal composition would take the counts for one release of all their eps, and lose by that
-    what it gains in the quantiles.)
+    The count of a column is a second release with a share of the column's budget. So the costs add
+    up as those of twice as many columns: first the quantiles of all columns, then the counts of
+    all. (Optimal composition would treat the counts as one release with the sum of their eps, and
+    lose as much by it as it gains in the quantiles.)
     """
     n_columns = len(request.columns)
     shares = [
-        part * share
-        for part in (1 - VALUE_COUNT_SHARE, VALUE_COUNT_SHARE)
+        share_of_release * share
+        for share_of_release in (1 - VALUE_COUNT_SHARE, VALUE_COUNT_SHARE)
         for share in request.shares
     ]
-    accounts = sums(request.budget, shares, n_segments=request.n_segments)
-    account = min(accounts, key=partial(_predicted_error, request))
+    compositions = basic_compositions(request.budget, shares, n_segments=request.n_segments)
+    composition = min(compositions, key=partial(_predicted_error, request))
 
-    parts = parts_of_records(request.neighbours)
-    count_budgets = account.budgets[n_columns:]
-    noises = tuple(CountNoise(budget, sensitivity=parts) for budget in count_budgets)
-    quantiles = _plan(request, account, account.budgets[:n_columns], noises)
-    return DescriptionPlan(quantiles, noises, parts, quantiles.loss)
+    units = units_of_neighbours(request.neighbours)
+    count_budgets = composition.budgets[n_columns:]
+    noises = tuple(CountNoise(budget, sensitivity=units) for budget in count_budgets)
+    quantiles = _plan(request, composition, composition.budgets[:n_columns], noises)
+    return DescriptionPlan(quantiles, noises, units, quantiles.loss)
 
 
-def parts_of_records(neighbours):
-    """Return in how many parts of a record weights are counted: the rows of a person share one."""
+def units_of_neighbours(neighbours: Neighbours) -> int:
+    """Return the number of units per record. The rows of a person divide a record among them."""
     return RECORD_WEIGHT if neighbours is Neighbours.PEOPLE else 1
 
 
-def plan_counts(n_counts, budget, *, neighbours, parts=1):
-    """Return the plan for counts that a record changes by at most 1 in all: the least noise.
+def plan_counts(
+    n_counts: int, budget: TotalBudget, *, neighbours: Neighbours, units_per_record: int = 1
+) -> CountPlan:
+    """Return the plan with the least noise for counts whose sum a record changes by at most 1.
 
-    They are whole numbers of `parts` of a record.
+    The counts are whole numbers of units.
     """
     choices = [
-        (CountNoise(account.budgets[0], n_counts, parts), account)
-        for account in sums(budget, shares=(1.0,))
+        (CountNoise(composition.budgets[0], n_counts, units_per_record), composition)
+        for composition in basic_compositions(budget, shares=(1.0,))
     ]
-    noise, account = min(choices, key=lambda choice: choice[0].deviation())
+    noise, composition = min(choices, key=lambda choice: choice[0].deviation())
 
-    loss = account.loss([noise.cost()], budget, neighbours)
-    return CountPlan(noise, parts, loss=replace(loss, events=(noise.event(),)))
+    loss = composition.loss([noise.cost()], budget, neighbours)
+    return CountPlan(noise, units_per_record, loss=replace(loss, events=(noise.event(),)))

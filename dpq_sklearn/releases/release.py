@@ -1,62 +1,66 @@
-"""The one way from data to released numbers: plan -> pay -> read -> draw.
+"""The path from data to released numbers: plan -> pay -> read -> draw.
 
-1. A plan (`releases.plans`) says from public facts what will be released, and at what price.
-2. `pay` charges the ledger, or raises. Nothing has been read so far.
-3. `release` lets the plan read a source, and draw.
+1. A plan (`releases.plans`) states what will be released and at what price, from public facts.
+2. `pay` charges the ledger, or raises. No data have been read so far.
+3. `release` lets the plan read a source and draw.
 
-What follows, such as edges and tails, is computed from released numbers and public facts alone.
+Everything that follows, such as bin edges and tails, is computed from released numbers and public
+facts only.
 """
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any, Protocol
 
 import numpy as np
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.engine.random import Randomness
 from dpq_sklearn.ledger.ledger import charge
-from dpq_sklearn.releases.categories import CategoryPlan, PublicCategories, ValueCountPlan
-from dpq_sklearn.releases.plans import CountPlan, DescriptionPlan, Plan, PlanChoice
 
-AnyPlan = (
-    Plan
-    | PlanChoice
-    | DescriptionPlan
-    | CountPlan
-    | CategoryPlan
-    | PublicCategories
-    | ValueCountPlan
-)
+
+class AnyPlan(Protocol):
+    """The methods that every plan has (`releases.plans`)."""
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """The price."""
+
+    def read(self, source: Any) -> Any:
+        """Return what the plan needs from a source."""
+
+    def draw(self, records: Any, randomness: Randomness) -> Any:
+        """Return the released numbers."""
 
 
 @dataclass(frozen=True)
 class PaidPlan:
-    """A plan whose price is paid: the only thing that `release` takes."""
+    """A plan whose price is paid. `release` accepts nothing else."""
 
     plan: AnyPlan
     randomness: Randomness
-    loss: PrivacyLoss  # what was paid
+    loss: PrivacyLoss  # as charged
 
 
-def pay(plan, ledger, randomness, **description):
-    """Charge the ledger, if there is one, or raise; before data are read.
+def pay(plan: AnyPlan, ledger: Any, randomness: Randomness, **description: Any) -> PaidPlan:
+    """Charge the ledger, if there is one, or raise before any data are read.
 
-    The `description` is public: what is released, of which columns, and details. A plan that reads
-    nothing costs nothing, and the ledger says so.
+    The `description` is public. It says what is released and of which columns, with details. A
+    plan that reads nothing costs nothing, and the ledger says so.
     """
     price = replace(plan.loss, os_randomness=randomness.from_os, time=_now())
     loss = charge(ledger, price, **description)
     return PaidPlan(plan, randomness, loss)
 
 
-def _now():
+def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def release(paid, source):
-    """Read the data and draw: the one place where data meet a mechanism."""
+def release(paid: PaidPlan, source: Any) -> Any:
+    """Read the data and draw. This is the only place where a mechanism sees data."""
     try:
-        with np.errstate(all="ignore"):  # callers could turn NumPy's warnings into errors
+        with np.errstate(all="ignore"):  # callers may turn NumPy's warnings into errors
             records = paid.plan.read(source)
             return paid.plan.draw(records, paid.randomness)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Requests: what is asked for, in public facts alone. A request checks itself where it is made."""
+"""Requests: the quantiles that a user asks for, in public facts only. They validate themselves."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,30 +18,30 @@ from dpq_sklearn.mechanisms.registry import checked_mechanism
 
 
 class CountRole(Enum):
-    """What a private count of the rows does in a release."""
+    """The role of a private count of the rows in a release."""
 
     NONE = "none"  # there is no count
-    BESIDE = "beside"  # it is released as well
-    CHOOSES = "chooses"  # it is released first, and chooses one of several plans
+    BESIDE = "beside"  # the count is released together with the quantiles
+    CHOOSES = "chooses"  # the count is released first and chooses one of several plans
 
 
 @dataclass(frozen=True)
 class Column:
-    """What is wanted of a column, and what is publicly known about it.
+    """The quantiles that are requested of a column, and the public facts about it.
 
-    The quantiles are edges of bins. With ``n_widths > 1`` there are also the edges of so many bins
-    of equal width, which reach from bound to bound. Where a bound is missing, the outermost
-    quantile is the end of their range and not an edge. If both bounds are given, a column may do
-    without quantiles: nothing is drawn then.
+    The quantiles are bin edges. With ``n_widths > 1`` there are also the edges of `n_widths` bins
+    of equal width between the bounds. If a bound is missing, the outermost quantile is the end of
+    their range and not an edge. If both bounds are given, a column may have no quantiles, and then
+    nothing is drawn from it.
     """
 
-    probabilities: tuple  # which quantiles: ascending, distinct, strictly between 0 and 1
-    bounds: tuple = UNBOUNDED  # checked (`checked_bounds`): infinite where an end is open
-    decimals: int | None = None  # those of a lattice on which all values lie; None is unknown
-    prior: Prior | None = None  # where public numbers or an earlier release have its quantiles
-    n_widths: int = 1  # how many bins of equal width there are; 1 if there are none
+    probabilities: tuple[float, ...]  # ascending, distinct, strictly between 0 and 1
+    bounds: tuple[float, float] = UNBOUNDED  # checked (`checked_bounds`); infinite if open
+    decimals: int | None = None  # the declared precision, or None
+    prior: Prior | None = None  # the quantiles of public numbers or of an earlier release
+    n_widths: int = 1  # the number of bins of equal width; 1 if there are none
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         given = self.probabilities
         is_tuple = isinstance(given, tuple)
         probabilities = given if is_tuple else tuple(np.asarray(given, dtype=float).tolist())
@@ -70,63 +70,63 @@ class Column:
                 )
 
     @property
-    def n_open_ends(self):
-        """How many of the two bounds are missing."""
+    def n_open_ends(self) -> int:
+        """The number of missing bounds."""
         return 2 - int(np.isfinite(self.bounds).sum())
 
     @property
-    def n_bins(self):
-        """How many bins there are: one more than edges."""
-        n_ends = self.n_open_ends if self.n_widths > 1 else 0  # quantiles that are no edges
+    def n_bins(self) -> int:
+        """The number of bins, which is one more than that of edges."""
+        n_ends = self.n_open_ends if self.n_widths > 1 else 0  # quantiles that are not edges
         return len(self.probabilities) - n_ends + self.n_widths
 
     @property
-    def share_of_private_edges(self):
-        """The share of the edges that depend on the data; 0 between bounds without quantiles."""
+    def share_of_private_edges(self) -> float:
+        """The share of the edges that depend on the data: 0 between bounds without quantiles."""
         if self.n_widths == 1 or self.n_open_ends:
             return 1.0
         return len(self.probabilities) / (self.n_bins - 1)
 
     @property
-    def n_points(self):
-        """How many points of its lattice are between the bounds; None if nobody knows."""
+    def n_points(self) -> int | None:
+        """The number of possible values, or None without a declared precision and two bounds."""
         if self.decimals is None or not np.isfinite(self.bounds).all():
             return None
         first, last = units_between(*self.bounds, self.decimals)
         return last - first + 1
 
 
-@lru_cache(maxsize=256)  # columns mostly want the same quantiles
-def _are_ascending(probabilities):
+@lru_cache(maxsize=256)  # most columns have the same quantiles
+def _are_ascending(probabilities: tuple[float, ...]) -> bool:
     steps = np.diff([0.0, *probabilities, 1.0])
     return bool(np.all(steps > 0))
 
 
 @lru_cache(maxsize=256)
-def even_probabilities(n_bins):
-    """Return the probabilities of the quantiles between bins that hold equally many rows."""
+def even_probabilities(n_bins: int) -> tuple[float, ...]:
+    """Return the probabilities of the quantiles that separate bins with equal numbers of rows."""
     return tuple((np.arange(1, n_bins) / n_bins).tolist())
 
 
 @dataclass(frozen=True)
 class Request:
-    """Quantiles of columns, and what they may cost together.
+    """Quantiles of columns, and the budget that they share.
 
-    `dataclasses.replace` makes another one of it, which is checked as well.
+    `dataclasses.replace` returns a changed request, which is validated as well.
     """
 
-    columns: tuple
+    columns: tuple[Column, ...]
     budget: TotalBudget
     mechanism_name: str = "aq"
-    weights: tuple | None = None  # by which the columns share the budget; None is equal shares
+    weights: tuple[float, ...] | None = None  # of the columns in the budget; None: equal shares
     resolution: int = FULL_RESOLUTION
     neighbours: Neighbours = Neighbours.ROWS
     count: CountRole = CountRole.NONE
-    is_added_up: bool = False  # whether a ledger adds its cost to that of other releases
-    n_segments: int = 1  # of the rows: the quantiles of each are wanted, for one price
+    has_ledger: bool = False  # then the cost is added to that of other releases
+    n_segments: int = 1  # of the rows; the quantiles of all of them have the price of one
     mechanism: Mechanism = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         mechanism = checked_mechanism(self.mechanism_name)
 
         object.__setattr__(self, "mechanism", mechanism)
@@ -137,47 +137,47 @@ class Request:
             object.__setattr__(self, "weights", tuple(self.weights))
 
     @property
-    def probabilities(self):
+    def probabilities(self) -> tuple[tuple[float, ...], ...]:
         """The probabilities of each column."""
         return tuple(column.probabilities for column in self.columns)
 
     @property
-    def bounds(self):
+    def bounds(self) -> tuple[tuple[float, float], ...]:
         """The bounds of each column."""
         return tuple(column.bounds for column in self.columns)
 
     @property
-    def decimals(self):
-        """The decimals of the lattice of each column, or None."""
+    def decimals(self) -> tuple[int | None, ...]:
+        """The declared precision of each column, or None."""
         return tuple(column.decimals for column in self.columns)
 
     @property
-    def priors(self):
-        """The prior of each column, or None; None if no column has one."""
+    def priors(self) -> tuple[Prior | None, ...] | None:
+        """The prior of each column, or None if no column has a prior."""
         priors = tuple(column.prior for column in self.columns)
         return priors if any(priors) else None
 
     @cached_property
-    def mechanisms(self):
-        """The mechanism of each column: bounds and a lattice may leave few points."""
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """The mechanism of each column, adapted to the number of its points."""
         return tuple(
             self.mechanism.for_points(column.n_points) if column.probabilities else NOTHING
             for column in self.columns
         )
 
     @property
-    def is_drawn(self):
-        """Whether quantiles are drawn, for each column."""
+    def is_drawn(self) -> tuple[bool, ...]:
+        """Whether quantiles are drawn from each column."""
         return tuple(bool(column.probabilities) for column in self.columns)
 
     @property
-    def shares(self):
-        """The share of the budget of each column that is drawn; they sum to at most 1."""
+    def shares(self) -> tuple[float, ...]:
+        """The budget share of each column that quantiles are drawn from. They sum to at most 1."""
         weights = (1.0,) * len(self.columns) if self.weights is None else self.weights
         of_drawn = list(compress(weights, self.is_drawn))
         return tuple(feature_shares(of_drawn).tolist()) if of_drawn else ()
 
     @property
-    def is_free(self):
-        """Whether nothing is released: the data need not be read."""
+    def is_free(self) -> bool:
+        """Whether nothing is released, so that the data need not be read."""
         return self.count is CountRole.NONE and not any(self.is_drawn)

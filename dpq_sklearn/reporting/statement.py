@@ -9,7 +9,7 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import _check_feature_names_in
 
-from dpq_sklearn.accounting.descriptions import NOT_COVERED, described, promise
+from dpq_sklearn.accounting.loss_in_words import NOT_COVERED, described, promise
 from dpq_sklearn.checks import shown
 from dpq_sklearn.composites.parts import parts_of
 from dpq_sklearn.ledger.ledger import PrivacyLedger

@@ -12,7 +12,7 @@ from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_
 from dpq_sklearn.reading.engines.memory import MemoryCollection
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.sources import Histogram, Rows, n_rows
-from dpq_sklearn.releases.plans import parts_of_records, plan_counts
+from dpq_sklearn.releases.plans import plan_counts, units_of_neighbours
 from dpq_sklearn.releases.release import pay, release
 
 # A count for each bin has to fit into memory.
@@ -150,7 +150,7 @@ def dp_histogram(
         n_bins,
         TotalBudget(eps, delta, rho),
         neighbours=neighbours_of(groups),
-        parts=parts_of_records(neighbours_of(groups)),
+        units_per_record=units_of_neighbours(neighbours_of(groups)),
     )
     randomness = make_randomness(random_state)
 

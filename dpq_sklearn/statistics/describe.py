@@ -150,7 +150,7 @@ def dp_describe(
             mechanism_name=mechanism,
             resolution=source.default_resolution,
             neighbours=neighbours_of(groups),
-            is_added_up=ledger is not None,
+            has_ledger=ledger is not None,
         )
         plan = plan_description(request)
 

@@ -239,7 +239,7 @@ def _released_quantiles(
         mechanism_name=mechanism,
         neighbours=neighbours_of(groups),
         count=CountRole.BESIDE,
-        is_added_up=ledger is not None,
+        has_ledger=ledger is not None,
     )
     plan = plan_quantiles(request)
 

@@ -20,7 +20,7 @@ N_RECORDS = 10_000
 SIZES = ((1, 32), (1, 128), (10, 5), (30, 5), (30, 32))
 REQUESTS = {
     "eps alone": {"budget": TotalBudget(1.0)},
-    "delta, with a ledger": {"budget": TotalBudget(1.0, 1e-6), "is_added_up": True},
+    "delta, with a ledger": {"budget": TotalBudget(1.0, 1e-6), "has_ledger": True},
     "delta, without a ledger": {"budget": TotalBudget(1.0, 1e-6)},
 }
 

@@ -169,7 +169,7 @@ def n_features(trial):
     x_sorted = np.sort(np.random.default_rng([trial, 7]).normal(0, 5, size=10_000))
     requests = {
         "pure": Request((), TotalBudget(1.0)),
-        "with a ledger": Request((), TotalBudget(1.0, DELTA), is_added_up=True),
+        "with a ledger": Request((), TotalBudget(1.0, DELTA), has_ledger=True),
         "best": Request((), TotalBudget(1.0, DELTA)),
     }
     for d in (1, 2, 5, 10, 20, 50, 100):

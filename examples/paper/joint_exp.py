@@ -87,7 +87,7 @@ class JointExponential(Mechanism):
         # larger eps is not spent in full.
         largest_eta = clip / (8 * (m + 1))
         # The error takes at most half of the budget (`Budget.before_rounding`).
-        least_eta = min(budget.part(1 / 2).exponential_eps() / eps_of_eta, largest_eta)
+        least_eta = min(budget.scaled(1 / 2).exponential_eps() / eps_of_eta, largest_eta)
 
         # Logarithms of weights are added in at most 2 clip / eta steps for each quantile, each with
         # the rounding error of a number below 4 clip. To it comes what is beyond the windows.
@@ -128,7 +128,7 @@ def record_offsets(ranks, column, records, cell_bits):
     last = ranks.grid.end[column] - 1
 
     existing = np.clip(records, 0, max(n_records - 1, 0))
-    cells, before, behind = ranks.around_ranks(np.array([column]), existing * RECORD_WEIGHT)
+    cells, before, behind = ranks.locate(np.array([column]), existing * RECORD_WEIGHT)
     counts = (behind - before) // RECORD_WEIGHT
     offsets = spread_offsets(existing - before // RECORD_WEIGHT, counts, cell_bits)
 

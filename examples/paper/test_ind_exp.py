@@ -9,8 +9,8 @@ import pytest
 from ind_exp import IndependentExponential
 
 from dpq_sklearn.accounting.budgets import Budget
-from dpq_sklearn.accounting.composition import adaptive_delta
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
+from dpq_sklearn.accounting.optimal_composition import adaptive_delta
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms import aq as aq_module
@@ -169,7 +169,7 @@ def test_the_test_of_composed_budgets_notices_1_3_of_them():
     (budget,) = IND.composed_budgets([[0.5]], [1.0], 1.0, 0.1)
     worst = {}
     for factor in (1.0, 1.3):
-        exact = distributions(tiny_grid(5, 1), 3, [0.5], budget.part(factor))
+        exact = distributions(tiny_grid(5, 1), 3, [0.5], budget.scaled(factor))
         pairs = [order for pair in neighbour_pairs(5, 3) for order in (pair, pair[::-1])]
         worst[factor] = max(hockey_stick(exact[one], exact[other], 1.0) for one, other in pairs)
     assert worst[1.0] <= 0.1 < worst[1.3]

@@ -469,9 +469,9 @@ def test_far_records_are_never_looked_at(rng):
     class Watched(SortedRanks):
         asked = 0
 
-        def around_ranks(self, columns, weights):
+        def locate(self, columns, weights):
             self.asked += weights.size
-            return super().around_ranks(columns, weights)
+            return super().locate(columns, weights)
 
     ranks = Watched.of_rows(np.sort(rng.normal(size=(1, 200_000))), make_grid([UNBOUNDED]))
     JOINT.draw(ranks, [FIFTHS], [Budget(1.0, "eps")], make_randomness(None))

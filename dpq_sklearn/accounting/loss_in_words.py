@@ -1,14 +1,18 @@
-"""A loss in words: for people, and by the field names of the public registry of deployments.
+"""Privacy losses as text, as HTML, and with the field names of a public registry.
 
-The registry is the Differential Privacy Deployments Registry (OpenDP, 2025). What it asks for and
-what is known here has its field names, and everything of our own stands beside it.
+The registry is the Differential Privacy Deployments Registry (OpenDP, 2025). Facts that it has no
+fields for are kept under the name of this package.
 """
 
 import html
 import math
+from typing import TYPE_CHECKING, Any
 
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.version import __version__
+
+if TYPE_CHECKING:
+    from dpq_sklearn.accounting.losses import PrivacyLoss
 
 NOT_COVERED = (
     "the rows that transform returns, and a model trained on them",
@@ -27,25 +31,26 @@ _DATA_DOMAIN = (
 )
 
 
-def chance_of_a_right_guess(loss):
-    """Return how often a guess whether somebody is in the data can be right, instead of 50%.
+def chance_of_a_right_guess(loss: "PrivacyLoss") -> float:
+    """Return the largest probability of guessing right whether somebody is in the data.
 
-    For an outcome in S the guess is yes. It is right with probability (P(S) + 1 - Q(S)) / 2, which
-    is largest where P(S) = e^eps Q(S) + delta and 1 - Q(S) = e^eps (1 - P(S)) + delta.
+    It is 0.5 without a release. Someone who guesses yes for outcomes in S is right with
+    probability (P(S) + 1 - Q(S)) / 2, which is largest where P(S) = e^eps Q(S) + delta and
+    1 - Q(S) = e^eps (1 - P(S)) + delta.
     """
     factor = math.exp(min(loss.eps, 700.0))
     return min((factor + loss.delta) / (factor + 1), 1.0)
 
 
-def variant(loss):
-    """Return the name of the definition that a loss is stated in."""
+def variant(loss: "PrivacyLoss") -> str:
+    """Return the name of the definition of privacy that the loss is stated in."""
     if loss.eps == math.inf:
         return "Zero-concentrated DP"
     return "Approximate DP" if loss.delta > 0 else "Pure DP"
 
 
-def promise(loss):
-    """Return the promise of a loss as a sentence."""
+def promise(loss: "PrivacyLoss") -> str:
+    """Return the guarantee as a sentence."""
     who = "one person with all their rows" if loss.neighbours is Neighbours.PEOPLE else "one row"
     if loss.eps == math.inf:
         return f"Adding or removing {who} costs at most rho={loss.rho:g} of zero-concentrated DP."
@@ -59,15 +64,15 @@ def promise(loss):
     )
 
 
-def described(loss):
-    """Return the names and texts of what is known of a loss, for tables."""
+def described(loss: "PrivacyLoss") -> dict[str, str]:
+    """Return all known facts about a loss as names and texts, for tables."""
     known = {
         "definition": variant(loss),
         "eps": _number(loss.eps),
         "delta": _number(loss.delta),
         "rho (zCDP)": _number(loss.rho),
         "pure eps": _number(loss.pure_eps),
-        "protects": loss.neighbours.in_words,
+        "protects": _neighbours(loss).in_words,
         "added up by": loss.account,
         "mechanism": loss.mechanism,
         "draws": str(n_draws(loss)) if loss.events else None,
@@ -79,21 +84,21 @@ def described(loss):
     return {name: text for name, text in known.items() if text is not None}
 
 
-def n_draws(loss):
-    """Return how many draws, and how many times noise, one record meets."""
+def n_draws(loss: "PrivacyLoss") -> int:
+    """Return the number of draws and of noisy counts that one record meets."""
     return sum(event.times for event in loss.events)
 
 
-def as_text(loss):
-    """Return a loss in a few lines."""
+def as_text(loss: "PrivacyLoss") -> str:
+    """Return a few lines that describe the loss."""
     known = described(loss)
     width = max(map(len, known))
     lines = (f"  {name.ljust(width)}  {text}" for name, text in known.items())
     return "\n".join((promise(loss), *lines))
 
 
-def as_html(loss):
-    """Return a loss as a paragraph and a table, escaped."""
+def as_html(loss: "PrivacyLoss") -> str:
+    """Return a paragraph and a table that describe the loss, escaped."""
     rows = (
         f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td></tr>"
         for name, text in described(loss).items()
@@ -101,12 +106,12 @@ def as_html(loss):
     return f"<div><p>{html.escape(promise(loss))}</p><table>{''.join(rows)}</table></div>"
 
 
-def as_dict(loss):
-    """Return a loss with the field names of the registry, and ours; ready for JSON."""
+def as_dict(loss: "PrivacyLoss") -> dict[str, Any]:
+    """Return the loss with the field names of the registry, as a dict for JSON."""
     return {
         "dp_flavor": {
             "name": variant(loss),
-            "input_metric": "Symmetric distance: " + loss.neighbours.in_words,
+            "input_metric": "Symmetric distance: " + _neighbours(loss).in_words,
             "bound_on_input_distance": 1,
             "output_measure": _output_measure(loss),
             "bound_on_output_distance": _parameters(loss),
@@ -114,8 +119,8 @@ def as_dict(loss):
             "unprotected_quantities": "; ".join(NOT_COVERED),
         },
         "privacy_loss": {
-            "privacy_unit": _PRIVACY_UNITS[loss.neighbours],
-            "privacy_unit_description": loss.neighbours.in_words,
+            "privacy_unit": _PRIVACY_UNITS[_neighbours(loss)],
+            "privacy_unit_description": _neighbours(loss).in_words,
             "privacy_parameters": _parameters(loss),
             "privacy_parameters_description": promise(loss),
         },
@@ -140,13 +145,17 @@ def as_dict(loss):
     }
 
 
-def _parameters(loss):
+def _neighbours(loss: "PrivacyLoss") -> Neighbours:
+    return Neighbours(loss.neighbours)
+
+
+def _parameters(loss: "PrivacyLoss") -> dict[str, float | None]:
     if loss.eps == math.inf:
         return {"rho": _finite(loss.rho)}
     return {"epsilon": loss.eps, "delta": loss.delta}
 
 
-def _output_measure(loss):
+def _output_measure(loss: "PrivacyLoss") -> str:
     measures = {
         "Pure DP": "Max divergence",
         "Approximate DP": "Hockey-stick divergence",
@@ -155,28 +164,28 @@ def _output_measure(loss):
     return measures[variant(loss)]
 
 
-def _mechanisms(loss):
+def _mechanisms(loss: "PrivacyLoss") -> str:
     events = ", ".join(f"{event.times} x {event.kind.value}" for event in loss.events)
     name = f"{loss.mechanism}: " if loss.mechanism else ""
     return f"{name}{events or 'not recorded'}; {_randomness(loss)}"
 
 
-def _randomness(loss):
+def _randomness(loss: "PrivacyLoss") -> str:
     if loss.os_randomness:
         return "from the operating system"
-    return "seeded: whoever knows the seed can remove the noise"
+    return "seeded: anyone who knows the seed can remove the noise"
 
 
-def _charged_to(loss):
+def _charged_to(loss: "PrivacyLoss") -> str | None:
     if loss.ledger is None or loss.eps_in_ledger is None or loss.eps_in_ledger <= loss.eps:
         return loss.ledger
     return f"{loss.ledger}, which counts eps={loss.eps_in_ledger:g} for it"
 
 
-def _number(number):
-    return None if number == math.inf else f"{number:g}"
+def _number(number: float | None) -> str | None:
+    return None if number is None or number == math.inf else f"{number:g}"
 
 
-def _finite(number):
-    """Return None for infinity, which JSON does not have."""
+def _finite(number: float | None) -> float | None:
+    """Return None for infinity, which JSON cannot represent."""
     return None if number == math.inf else number

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpq_sklearn.accounting.composition import (
+from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
+from dpq_sklearn.accounting.optimal_composition import (
     GREATEST_EPS,
     LONGEST,
     _curve_before,
     adaptive_delta,
     largest_scale,
 )
-from dpq_sklearn.accounting.conversions import rho_of_approximate_dp
 from tests.marks import slow
 from tests.mechanism_helpers import nonadaptive_delta
 
