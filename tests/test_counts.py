@@ -299,7 +299,7 @@ def test_the_rho_of_a_histogram_is_that_of_the_noise_that_it_gets(eps, with_grou
 
 @pytest.mark.parametrize("price", [*PRICES.values(), {"eps": 0.5, "delta": 1e-2}])
 def test_the_loss_is_what_was_asked_for_and_what_the_ledger_records(price, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "ledger.db")
+    ledger = PrivacyLedger(tmp_path / "ledger.db", uncapped=True)
     _, of_count = dp_count([1, 2], return_privacy=True, ledger=ledger, **price)
     _, _, of_bins = dp_histogram([1, 2], [0, 1, 2], return_privacy=True, ledger=ledger, **price)
     records = ledger.records()
@@ -421,7 +421,7 @@ def test_a_person_counts_as_one_whatever_the_rows():
     ids=str,
 )
 def test_edges_are_two_or_more_ascending_finite_numbers(bins, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "ledger.db")
+    ledger = PrivacyLedger(tmp_path / "ledger.db", uncapped=True)
     with pytest.raises(ValueError, match="bins must be two or more ascending finite edges"):
         dp_histogram([1.0], bins, ledger=ledger)
     assert list(ledger.records()) == []

@@ -435,7 +435,7 @@ def test_a_delta_buys_less_noise_for_many_columns():
 
 @pytest.mark.parametrize("price", [*PRICES.values(), {"eps": 0.5, "delta": 1e-3}])
 def test_a_description_is_one_entry_of_a_ledger(price, frame, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "ledger.db")
+    ledger = PrivacyLedger(tmp_path / "ledger.db", uncapped=True)
     _, loss = dp_describe(frame, ledger=ledger, return_privacy=True, **price)
     (record,) = ledger.records()
     assert (record.what, record.detail) == ("dp_describe", "5 quantiles and a count")

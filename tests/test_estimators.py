@@ -304,7 +304,7 @@ def test_bad_parameters_raise_before_the_data_are_touched(estimator, parameters,
     ],
 )
 def test_parameters_that_do_not_fit_the_columns_raise(estimator, parameters, match, X, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "ledger.db")
+    ledger = PrivacyLedger(tmp_path / "ledger.db", uncapped=True)
     with pytest.raises(ValueError, match=match):
         clone(estimator).set_params(ledger=ledger, **parameters).fit(X)
     assert ledger.spent().eps == 0.0
@@ -316,7 +316,7 @@ def test_parameters_that_do_not_fit_the_columns_raise(estimator, parameters, mat
 )
 def test_entries_for_columns_that_X_has_not_are_refused(estimator, parameter, value, X, tmp_path):
     frame = pd.DataFrame(X, columns=list("abc"))
-    ledger = PrivacyLedger(tmp_path / "ledger.db")
+    ledger = PrivacyLedger(tmp_path / "ledger.db", uncapped=True)
     private = clone(estimator).set_params(ledger=ledger, **{parameter: {"a": value, "age": value}})
 
     words = rf"{parameter} as a dict must name features of X, got \['age'\], and X has the features"

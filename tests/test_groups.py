@@ -53,7 +53,7 @@ MECHANISMS = ["aq", "agg_tree", "auto"]
 
 
 def people_ledger(folder):
-    return PrivacyLedger(folder / "ledger.db", neighbours="people")
+    return PrivacyLedger(folder / "ledger.db", neighbours="people", uncapped=True)
 
 
 BIG = 2**60  # a float cannot tell it from the next integers

@@ -550,7 +550,7 @@ NESTED = {
 @pytest.mark.parametrize("name", NESTED)
 def test_types_of_labels_that_hold_several_values_are_refused_before_paying(name, tmp_path):
     """By their type: labels that are all missing, or that span much, are refused alike."""
-    ledger = PrivacyLedger(tmp_path / "ledger.db", neighbours="people")
+    ledger = PrivacyLedger(tmp_path / "ledger.db", neighbours="people", uncapped=True)
     X = np.arange(30.0)[:, None]
     releases = [
         lambda: DPKBinsDiscretizer(ledger=ledger).fit(X, groups=NESTED[name]),

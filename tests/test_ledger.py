@@ -331,7 +331,7 @@ def test_every_cap_must_hold(path):
 
 
 def test_without_caps_it_only_keeps_a_record(path):
-    ledger = PrivacyLedger(path)
+    ledger = PrivacyLedger(path, uncapped=True)
     charge(ledger, pure(1e6), what="fit")
     charge(ledger, PrivacyLoss(1.0, 1e-6, math.inf), what="fit")
     assert ledger.spent() == PrivacyLoss(1e6 + 1.0, 1e-6, math.inf)
@@ -434,9 +434,26 @@ def test_other_caps_for_an_existing_file_raise(path, other):
 
 
 def test_a_cap_cannot_be_put_on_a_record_afterwards(path):
-    PrivacyLedger(path)
+    PrivacyLedger(path, uncapped=True)
     with pytest.raises(ValueError, match="created with no caps"):
         PrivacyLedger(path, eps=1.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"delta": 1e-6}, {"neighbours": "people"}])
+def test_a_path_without_a_ledger_is_not_a_new_ledger_without_caps(path, options):
+    with pytest.raises(LedgerError, match=r"there is no privacy ledger.*eps=1.0.*uncapped=True"):
+        PrivacyLedger(path, **options)
+    assert not os.path.exists(path)
+    assert PrivacyLedger(path, **options, uncapped=True).remaining().eps == math.inf
+
+
+def test_uncapped_is_not_for_a_ledger_with_caps(path):
+    with pytest.raises(ValueError, match="must be given without eps and rho, got eps=1, delta=0"):
+        PrivacyLedger(path, eps=1.0, uncapped=True)
+    assert not os.path.exists(path)
+    PrivacyLedger(path, rho=1.0)
+    with pytest.raises(ValueError, match="caps of a ledger cannot be changed"):
+        PrivacyLedger(path, uncapped=True)
 
 
 # In memory
@@ -560,7 +577,7 @@ def test_objects_are_equal_if_they_spend_from_the_same_budget(path):
     ledger = PrivacyLedger(path, eps=1.0)
     assert ledger == PrivacyLedger(path) == ledger.with_note("a note")
     assert opened(ledger) == opened(path)
-    assert len({ledger, PrivacyLedger(path), PrivacyLedger(path + "2")}) == 2
+    assert len({ledger, PrivacyLedger(path), PrivacyLedger(path + "2", uncapped=True)}) == 2
 
 
 @pytest.mark.parametrize(
@@ -608,7 +625,7 @@ def test_new_ledger_counts_rows_and_keeps_what_it_was_made_for(path):
     PrivacyLedger(path, eps=1.0, neighbours="rows")
     with pytest.raises(ValueError, match="neighbours that differ by"):
         PrivacyLedger(path, neighbours="people")
-    people = PrivacyLedger(path + "2", neighbours="people")
+    people = PrivacyLedger(path + "2", eps=1.0, neighbours="people")
     assert PrivacyLedger(path + "2").neighbours == Neighbours.PEOPLE
     assert "about people" in repr(people)
 
@@ -667,13 +684,13 @@ def test_a_release_that_counts_for_more_eps_than_was_asked_says_so(path):
 
 
 def test_names_of_very_many_columns_are_counted(path):
-    ledger = PrivacyLedger(path)
+    ledger = PrivacyLedger(path, uncapped=True)
     charge(ledger, pure(1.0), what="fit", columns=[f"x{i}" for i in range(5000)])
     assert ledger.records()[0].columns == 5000
 
 
 def test_frame_has_a_row_a_release(path):
-    ledger = PrivacyLedger(path)
+    ledger = PrivacyLedger(path, uncapped=True)
     charge(ledger, pure(0.5), what="fit", columns=["a"], detail="n_bins=5")
     charge(ledger, pure(0.25), what="fit")
     frame = ledger.to_frame()
@@ -683,7 +700,7 @@ def test_frame_has_a_row_a_release(path):
     ]
     assert frame["eps"].sum() == 0.75
     assert str(frame["time"].dtype).startswith("datetime64")
-    assert PrivacyLedger(path + "2").to_frame().shape == (0, 13)
+    assert PrivacyLedger(path + "2", uncapped=True).to_frame().shape == (0, 13)
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", 3])
@@ -708,9 +725,9 @@ def test_messages_show_no_arrays(path):
     for attempt in (
         lambda: PrivacyLedger(private),
         lambda: PrivacyLedger(neighbours=private),
-        lambda: PrivacyLedger(path).with_note(private),
+        lambda: PrivacyLedger(path, uncapped=True).with_note(private),
         lambda: charge(private, pure(1.0), what="fit"),
-        lambda: charge(PrivacyLedger(path), pure(1.0), what="fit", detail=private),
+        lambda: charge(PrivacyLedger(path, uncapped=True), pure(1.0), what="fit", detail=private),
     ):
         with pytest.raises(ValueError, match="ndarray") as caught:
             attempt()
@@ -719,7 +736,7 @@ def test_messages_show_no_arrays(path):
 
 def test_column_names_may_be_anything(path):
     names = ["a\nb", "\ud800", "x" * 1000, ""]
-    ledger = PrivacyLedger(path)
+    ledger = PrivacyLedger(path, uncapped=True)
     charge(ledger, pure(0.5), what="fit", columns=names)
     assert ledger.records()[0].columns == tuple(names)
 
@@ -753,8 +770,8 @@ def test_repr_says_what_is_spent_of_what(path):
     assert repr(ledger) == f"<PrivacyLedger {path!r}: 0 of 2 eps spent in 0 releases>"
     charge(ledger, pure(0.5), what="fit")
     assert repr(ledger) == f"<PrivacyLedger {path!r}: 0.5 of 2 eps spent in 1 release>"
-    record_only = PrivacyLedger(path + "2")
-    assert "eps=0, delta=0, rho=0 spent in 0 releases" in repr(record_only)
+    record_only = PrivacyLedger(path + "2", uncapped=True)
+    assert "rho=0 spent in 0 releases from an uncapped ledger" in repr(record_only)
 
 
 def test_repr_of_a_ledger_without_its_file_says_so(path):
@@ -780,7 +797,7 @@ def test_plot_draws_the_totals(path, caps):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    ledger = PrivacyLedger(path, **caps)
+    ledger = PrivacyLedger(path, **caps, uncapped=not caps)
     ax = ledger.plot()
     for _ in range(3):
         charge(ledger, pure(0.1), what="fit")
@@ -813,7 +830,7 @@ def test_plot_has_whole_releases_on_its_axis(n_releases):
 def test_missing_optional_package_is_named(path, monkeypatch, module, method, hint):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=hint):
-        getattr(PrivacyLedger(path), method)()
+        getattr(PrivacyLedger(path, uncapped=True), method)()
 
 
 def test_file_can_be_read_with_any_sqlite_tool(path):

@@ -76,7 +76,7 @@ def test_search_over_eps_is_recorded_fit_by_fit_and_costs_its_forecast(
 )
 @pytest.mark.parametrize("n_features", [1, 3, 40])
 def test_one_fit_costs_its_forecast(Transformer, tmp_path, rng, budget, n_features):
-    ledger = PrivacyLedger(tmp_path / "record.sqlite")
+    ledger = PrivacyLedger(tmp_path / "record.sqlite", uncapped=True)
     transformer = Transformer(**budget, ledger=ledger)
     plan = plan_search(transformer, n_features=n_features)
     transformer.fit(rng.normal(size=(50, n_features)))

@@ -113,7 +113,7 @@ def test_a_failure_inside_spends_nothing(place, monkeypatch):
     ],
 )
 def test_caps_are_kept_as_they_were_given(shared_place, caps):
-    ledger = PrivacyLedger(shared_place, **caps)
+    ledger = PrivacyLedger(shared_place, **caps, uncapped=not caps)
     again = PrivacyLedger(shared_place)
     eps = caps.get("eps")
     delta = caps.get("delta", None if eps is None else 0.0)
@@ -199,7 +199,7 @@ def test_records_hold_the_public_facts(place):
     ],
 )
 def test_numbers_travel_exactly(place, numbers):
-    ledger = PrivacyLedger(place)
+    ledger = PrivacyLedger(place, uncapped=True)
     eps, delta, rho = numbers
     loss = PrivacyLoss(eps, delta, rho, pure_eps=max(eps, math.pi * 1e7))
     charge(ledger, loss, what="fit")
@@ -262,7 +262,7 @@ def random_losses(n, seed):
 @pytest.mark.parametrize("n", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_totals_are_the_same_in_all_stores(server, tmp_path, n):
     places = [None, tmp_path / "budget.sqlite", server.new_ledger()]
-    ledgers = [PrivacyLedger(place) for place in places]
+    ledgers = [PrivacyLedger(place, uncapped=True) for place in places]
     losses = list(random_losses(n, seed=3))
 
     for ledger in ledgers:
@@ -403,6 +403,16 @@ def test_create_show_check_and_export(shared_place, capsys):
     frame = pytest.importorskip("pandas").read_csv(io.StringIO(out))
     assert code == 0 and frame["eps"].sum() == 0.75 and frame["rho"].tolist() == [0.03, math.inf]
     assert json.loads(frame["columns"][0]) == ["a", "b,c"]
+
+
+def test_an_uncapped_ledger_is_created_on_purpose_and_shown_as_such(shared_place, capsys):
+    code, _, error = run(capsys, "create", shared_place)
+    assert code == 2 and "--uncapped" in error
+    assert not store_at(shared_place).exists()
+    code, out, _ = run(capsys, "create", shared_place, "--uncapped")
+    assert code == 0 and "uncapped" in out
+    code, out, _ = run(capsys, "show", shared_place)
+    assert code == 0 and "caps: none, the ledger is uncapped" in out
 
 
 def test_check_with_a_delta_alone_is_refused(shared_place, capsys):

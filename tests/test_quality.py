@@ -299,7 +299,7 @@ def test_auto_is_chosen_by_the_released_count_in_every_way_to_fit(estimator, ple
 @no_warnings
 @both
 def test_auto_in_a_search_costs_what_is_planned(estimator, plenty, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "ledger.db")
+    ledger = PrivacyLedger(tmp_path / "ledger.db", uncapped=True)
     X, y = plenty[:3000, :3], plenty[:3000, 0] > 0
     pipeline = make_pipeline(clone(estimator).set_params(ledger=ledger), LogisticRegression())
     name = pipeline.steps[0][0]

@@ -55,6 +55,7 @@ def _parser():
     _add_ledger(create)
     _add_amounts(create)
     create.add_argument("--neighbours", choices=("rows", "people"), help="whom it protects")
+    create.add_argument("--uncapped", action="store_true", help="only keep a record")
 
     show = _command(commands, "show", _show, "print what is spent and left, and all releases")
     _add_ledger(show)
@@ -98,6 +99,9 @@ def _create(options):
     if store.exists():
         raise LedgerError(f"there is a ledger {store.place} already; it stays as it is.")
 
+    if options.eps is None and options.rho is None and not options.uncapped:
+        raise ValueError("a new ledger needs --eps or --rho, or --uncapped to only keep a record.")
+
     ledger = PrivacyLedger(
         options.ledger,
         eps=options.eps,
@@ -105,6 +109,7 @@ def _create(options):
         rho=options.rho,
         neighbours=options.neighbours,
         name=options.name,
+        uncapped=options.uncapped,
     )
     print(ledger)
     return 0
@@ -115,7 +120,8 @@ def _show(options):
     left = ledger.remaining()
 
     print(repr(ledger)[1:-1])
-    print(f"caps: {in_words(ledger.caps)}; neighbours: {ledger.neighbours}")
+    caps = in_words(ledger.caps) if ledger.caps.is_set else "none, the ledger is uncapped"
+    print(f"caps: {caps}; neighbours: {ledger.neighbours}")
     rho = "" if left.rho is None else f", or rho={left.rho:g}"
     print(f"left: eps={left.eps:g}{rho}")
     records = ledger.records()

@@ -25,8 +25,13 @@ class Caps(NamedTuple):
     """The budget of a ledger. None means no cap."""
 
     eps: float | None
-    delta: float | None
+    delta: float | None  # the delta at which the total eps is stated
     rho: float | None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a cap."""
+        return self.eps is not None or self.rho is not None
 
 
 class Row(NamedTuple):

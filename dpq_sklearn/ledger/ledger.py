@@ -53,11 +53,11 @@ class PrivacyLedger:
     ----------
     path : str, path-like or None, default=None
         The ledger's file, or the address of a PostgreSQL database that a team shares:
-        "postgresql://user@host/database". The ledger is created if it does not exist, with the
-        caps given here; they stay with it for good. If it exists, give the same caps or none. With
-        None the ledger is in memory: for this process only.
+        "postgresql://user@host/database". To create a ledger, give a cap, which cannot be changed
+        later. To open one that exists, give the same caps or none. With None the ledger is in
+        memory: for this process only.
     eps : float or None, default=None
-        Cap on the total eps. Without any cap the ledger only keeps a record.
+        Cap on the total eps.
     delta : float or None, default=None
         The delta at which the total eps is stated. With an `eps` cap, None means 0.
     rho : float or None, default=None
@@ -68,6 +68,9 @@ class PrivacyLedger:
     name : str or None, default=None
         The name of a ledger on a server, which may hold several; None is "default". It may also
         end the address: "postgresql://user@host/database#name".
+    uncapped : bool, default=False
+        Whether to create a ledger without caps, which keeps a record and refuses nothing. A ledger
+        in memory needs no such permission.
 
     See Also
     --------
@@ -105,20 +108,41 @@ class PrivacyLedger:
     <PrivacyLedger in memory, for this process only: 0.75 of 1 eps spent in 1 release>
     """
 
-    def __init__(self, path=None, eps=None, delta=None, rho=None, *, neighbours=None, name=None):
+    def __init__(
+        self,
+        path=None,
+        eps=None,
+        delta=None,
+        rho=None,
+        *,
+        neighbours=None,
+        name=None,
+        uncapped=False,
+    ):
         caps = checked_caps(eps, delta, rho)
+        if uncapped and caps.is_set:
+            raise ValueError(
+                f"uncapped=True must be given without eps and rho, got {in_words(caps)}."
+            )
         neighbours = None if neighbours is None else checked_neighbours(neighbours)
         new = new_summary(caps, neighbours or Neighbours.ROWS)
 
         store = store_at(path, name, new.ledger_id)
         if not store.exists():
+            if not (caps.is_set or uncapped or path is None):
+                raise LedgerError(
+                    f"there is no privacy ledger {store.place}. To create it, give its budget, "
+                    "such as PrivacyLedger(path, eps=1.0), or uncapped=True for one that only "
+                    "keeps a record."
+                )
             store.create(new)
 
         contents = store.read()
         remember(store, contents.ledger_id)
         self._access = LedgerAccess(store, contents.ledger_id)
 
-        if caps not in (contents.caps, Caps(None, None, None)):
+        is_other = caps not in (contents.caps, Caps(None, None, None))
+        if is_other or (uncapped and contents.caps.is_set):
             raise ValueError(
                 f"the caps of a ledger cannot be changed: {store.place} was created with "
                 f"{in_words(contents.caps)}, got {in_words(caps)}."

@@ -185,7 +185,7 @@ def sentence(summary: Summary) -> str:
     text = f"{spent} spent in {releases}{' about people' * is_about_people}"
 
     if not parts:
-        text += " without a cap"
+        text += " from an uncapped ledger, which refuses nothing"
     if totals.n_invalid:
         text += f"; {totals.n_invalid} with impossible amounts, which count as infinite"
     return text
