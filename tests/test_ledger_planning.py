@@ -1,5 +1,6 @@
 """Plans are right: what a search is forecast to cost is what the ledger holds after it."""
 
+import json
 import math
 import os
 import warnings
@@ -29,9 +30,9 @@ from sklearn.preprocessing import StandardScaler
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.composites.rules import CACHED
 from dpq_sklearn.forecast.search import DRAWN, REFITTED, plan_search
-from dpq_sklearn.ledger.access import BudgetExceededError
-from dpq_sklearn.ledger.contents import LedgerError
-from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
+from dpq_sklearn.ledger.access import BudgetExceededError, covers
+from dpq_sklearn.ledger.contents import LedgerError, Row
+from dpq_sklearn.ledger.ledger import PrivacyLedger, charge, opened
 from tests.marks import slow
 
 
@@ -358,7 +359,7 @@ def test_plan_for_a_ledger_that_cannot_be_used_raises(ledger):
 
 
 @pytest.mark.parametrize("cap", [0.75, 0.2])
-def test_refused_candidates_of_a_search_share_one_short_traceback(data, cap):
+def test_refused_candidates_of_one_price_share_one_short_traceback(data, cap):
     """scikit-learn prints a traceback for each different text, if some fits fail or all do."""
     ledger = PrivacyLedger(eps=cap)
     search = GridSearchCV(
@@ -373,9 +374,114 @@ def test_refused_candidates_of_a_search_share_one_short_traceback(data, cap):
         ):
             search.fit(*data)
     text = str(error.value) if cap < 0.25 else str(caught[0].message)
-    assert text.count("Traceback (most recent call last)") == 1
-    assert text.count("cannot pay for Binner.fit") == 1
+    n_prices = 3 if cap < 0.25 else 2
+    assert text.count("Traceback (most recent call last)") == n_prices
+    assert text.count("cannot pay for Binner.fit, which would cost eps=1.5, delta=0") == 1
     assert "ledger/file.py" not in text and "ledger/memory.py" not in text
+
+
+# Reservations
+
+
+def search_of(ledger, **options):
+    return GridSearchCV(
+        classifier(ledger=ledger), {"binner__eps": [0.25, 0.5]}, cv=2, **options
+    )  # at most 0.25 + 0.25 + 0.5 + 0.5 + 0.5
+
+
+def test_a_reservation_charges_a_whole_search_before_it_starts(data):
+    ledger = PrivacyLedger(eps=2.0)
+    search = search_of(ledger)
+    with ledger.reserve(search) as reservation:
+        assert ledger.spent().eps == reservation.privacy.eps == 2.0
+        search.fit(*data)
+    assert ledger.spent().eps == 2.0
+    first, *fits = ledger.records()
+    assert first.what == "reservation for 5 private fits" and first.eps == 2.0
+    assert [record.what for record in fits] == ["Binner.fit"] * 5
+    assert [record.eps for record in fits] == [0.0] * 5
+    assert fits[0].detail == "eps=0.25, delta=0, rho=0.00260417, paid by a reservation"
+    with pytest.raises(BudgetExceededError):
+        Binner(0.25, ledger).fit(data[0])
+
+
+def test_a_reservation_that_is_too_expensive_spends_nothing(data):
+    ledger = PrivacyLedger(eps=1.75)
+    for plan in (search_of(ledger), plan_search(search_of(ledger), n_features=3)):
+        with pytest.raises(BudgetExceededError, match=r"would cost eps=2.*eps=1\.75 is left"):
+            ledger.reserve(plan)
+    assert ledger.records() == []
+
+
+def test_a_fit_beyond_a_reservation_is_charged_or_refused_as_usual(data):
+    ledger = PrivacyLedger(eps=1.0)
+    with ledger.reserve(Binner(0.5, ledger)):
+        Binner(0.25, ledger).fit(data[0])
+        Binner(0.5, ledger).fit(data[0])  # 0.25 is left of the reservation, which is not enough
+        assert ledger.spent().eps == 1.0
+        with pytest.raises(BudgetExceededError):
+            Binner(0.375, ledger).fit(data[0])
+        Binner(0.25, ledger).fit(data[0])
+    assert [record.eps for record in ledger.records()] == [0.5, 0.0, 0.5, 0.0]
+
+
+def test_a_reservation_ends_with_its_block_and_may_be_entered_again(data):
+    ledger = PrivacyLedger(eps=2.0)
+    reservation = ledger.reserve(make_union(Binner(0.5, ledger), Binner(0.5, ledger)))
+    with pytest.raises(ZeroDivisionError), reservation:
+        Binner(0.5, ledger).fit(data[0])
+        1 / 0
+    Binner(0.25, ledger).fit(data[0])
+    with reservation:
+        Binner(0.5, ledger).fit(data[0])
+    assert [record.eps for record in ledger.records()] == [1.0, 0.0, 0.25, 0.0]
+
+
+def test_a_reservation_is_for_one_ledger_and_clones_of_it_do_not_keep_it(data):
+    ledger, other = PrivacyLedger(eps=2.0), PrivacyLedger(eps=2.0)
+    with ledger.reserve(make_union(Binner(0.5, ledger), Binner(0.5, ledger))):
+        Binner(0.5, other).fit(data[0])
+        copied = clone(Binner(0.5, ledger)).fit(data[0])
+    clone(copied).fit(data[0])
+    assert (ledger.spent().eps, other.spent().eps) == (1.5, 0.5)
+
+
+def test_a_reservation_inside_another_one_is_charged_to_the_ledger(data):
+    ledger = PrivacyLedger(eps=2.0)
+    with ledger.reserve(Binner(0.5, ledger)):
+        with ledger.reserve(Binner(0.25, ledger)):
+            Binner(0.25, ledger).fit(data[0])
+        Binner(0.5, ledger).fit(data[0])
+    assert [record.eps for record in ledger.records()] == [0.5, 0.25, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("plan", [0.5, "search", None, LogisticRegression()])
+def test_a_reservation_without_a_private_fit_is_refused(plan):
+    with pytest.raises(ValueError, match="plan must be a SearchPlan or an estimator with private"):
+        PrivacyLedger(eps=1.0).reserve(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("as_path", [False, True], ids=["object", "path"])
+def test_worker_processes_use_the_reservation_of_a_ledger_object(data, tmp_path, as_path):
+    ledger = PrivacyLedger(tmp_path / "small.sqlite", eps=100.0)
+    search = search_of(ledger.path if as_path else ledger, n_jobs=2, error_score="raise")
+    with ledger.reserve(search):
+        search.fit(*data)
+    # Workers that know the path alone charge four fits once more; the refit is in this process.
+    assert ledger.spent().eps == (2.0 + 1.5 if as_path else 2.0)
+    assert len(ledger.records()) == 6
+
+
+def test_reserved_costs_that_cannot_be_read_use_up_the_reservation(data):
+    ledger = PrivacyLedger(eps=9.0)
+    reservation = ledger.reserve(make_union(Binner(0.5, ledger), Binner(0.5, ledger)))
+    for cost in (None, ["1"], ["a"] * 4, ["-1"] * 4, ["nan"] * 4):
+        facts = {"release_id": "r", "reservation": reservation.privacy.release_id, "cost": cost}
+        rows = [*opened(ledger).contents().rows, Row(2, 0.0, 0.0, 0.0, 0.0, 1, json.dumps(facts))]
+        assert not covers(rows, reservation.privacy.release_id, PrivacyLoss(0.1, 0.0, 0.001))
+    assert covers(rows[:-1], reservation.privacy.release_id, PrivacyLoss(0.1, 0.0, 0.001))
+    assert not covers(rows[:-1], "another", PrivacyLoss(0.1, 0.0, 0.001))
 
 
 # The ledger keeps count where copies are made

@@ -355,6 +355,22 @@ def test_a_place_is_as_good_as_an_object(shared_place):
     assert ledger.check(discretizer)
 
 
+def test_a_reservation_pays_for_fits_in_every_store(place):
+    ledger = PrivacyLedger(place, eps=1.0)
+    discretizer = DPKBinsDiscretizer(2, eps=0.5, ledger=ledger)
+    X = np.arange(20.0).reshape(-1, 1)
+    with ledger.reserve(plan_search(discretizer, cv=2, n_features=1)):
+        assert ledger.remaining().eps == 0.0
+        for _ in range(2):
+            fitted = clone(discretizer).fit(X)
+    assert ledger.spent().eps == 1.0
+    assert fitted.privacy_.eps == fitted.privacy_.eps_in_ledger == 0.5
+    assert [record.eps for record in ledger.records()] == [1.0, 0.0, 0.0]
+    assert ledger.records()[-1].release_id == fitted.privacy_.release_id
+    with pytest.raises(BudgetExceededError):
+        clone(discretizer).fit(X)
+
+
 # The command line
 
 

@@ -1,10 +1,19 @@
 """Access to a ledger: everything that a release needs in order to be paid, and nothing else."""
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpq_sklearn.accounting.losses import compose
 from dpq_sklearn.accounting.neighbours import Neighbours
-from dpq_sklearn.ledger.contents import Contents, LedgerError, Row, Summary, new_row
+from dpq_sklearn.ledger.contents import (
+    Contents,
+    LedgerError,
+    Row,
+    Summary,
+    new_row,
+    readable_facts,
+)
 from dpq_sklearn.ledger.store import Store
 from dpq_sklearn.ledger.views import budget_left, eps_in_ledger, in_words, spent_of_caps
 
@@ -13,6 +22,8 @@ from dpq_sklearn.ledger.views import budget_left, eps_in_ledger, in_words, spent
 _SLACK = 2.0**-40
 # By store, which ledger this process first met there: a path holds no id of its own.
 _FIRST_MET = {}
+# By store, the reservations of the with blocks that this process is in.
+_ACTIVE = {}
 
 
 class BudgetExceededError(ValueError):
@@ -43,6 +54,7 @@ class LedgerAccess:
     store: Store
     ledger_id: str | None = field(default=None, compare=False)  # None: whichever was there first
     note: str | None = field(default=None, compare=False)
+    reservation: str | None = field(default=None, compare=False)  # the id of its release
 
     def contents(self) -> Contents:
         """Return all contents of the ledger."""
@@ -75,10 +87,7 @@ class LedgerAccess:
             )
 
     def refusal(self, losses, what, summary=None):
-        """Return the error that refuses releases of these losses; None if the ledger can pay.
-
-        Its text leaves out what they cost: a search prints a traceback for each different text.
-        """
+        """Return the error that refuses releases of these losses; None if the ledger can pay."""
         summary = summary or self.summary()
         totals = spent_of_caps(summary, losses)
         is_late = _comes_too_late(losses, summary)
@@ -95,8 +104,8 @@ class LedgerAccess:
             words += f" (or rho={left.rho:g})"
 
         message = (
-            f"the privacy ledger {self.store.place} cannot pay for {what}: of its budget "
-            f"({in_words(caps)}) only {words} is left."
+            f"the privacy ledger {self.store.place} cannot pay for {what}, which would cost "
+            f"{in_words(asked)}: of its budget ({in_words(caps)}) only {words} is left."
         )
         if asked.delta > 0 and caps.delta == 0:
             message += (
@@ -111,24 +120,36 @@ class LedgerAccess:
             )
         return BudgetExceededError(message, asked, left)
 
-    def pay(self, loss, facts):
+    def pay(self, loss, facts, *, from_reservation=True):
         """Commit a release of this loss with public facts; or raise, and nothing may be read.
 
         Return the loss with what the ledger counts for it.
         """
         counted = []
+        reservation = self.active_reservation() if from_reservation else None
 
-        def next_row(summary: Summary) -> Row:
+        def next_row(summary: Summary, read_rows: Callable[[], Sequence[Row]]) -> Row:
             self.refuse_other(summary, loss.neighbours)
-            if error := self.refusal([loss], facts["what"], summary):
-                raise error
+
             # Everything that could fail happens before the commit.
             counted[:] = [eps_in_ledger([loss], summary.caps)]
+            if reservation is not None and covers(read_rows(), reservation, loss):
+                return new_row(summary, *reserved_release(loss, facts, reservation))
+            if error := self.refusal([loss], facts["what"], summary):
+                raise error
             return new_row(summary, loss, facts)
 
         paid = replace(loss, ledger=self.store.place)
         self.store.append(loss.release_id, next_row)
         return replace(paid, eps_in_ledger=counted[0])
+
+    def active_reservation(self):
+        """Return the id of the reservation that releases are paid from now; None if there is none.
+
+        It is the reservation of an object that was pickled inside a ``with`` block, or that of the
+        innermost block in this process.
+        """
+        return self.reservation or next(reversed(_ACTIVE.get(self.store, ())), None)
 
     def note_about_eps(self, losses):
         """Return a sentence if the ledger counts more eps for these losses than they state."""
@@ -154,6 +175,64 @@ def _comes_too_late(losses, summary):
     if summary.caps.eps is None or not needs_sums or spent.only_approximate:
         return False
     return spent.eps > 0 or not losses[0].only_approximate
+
+
+class Reservation:
+    """A budget that :meth:`PrivacyLedger.reserve` has charged, for the releases in a with block.
+
+    Its attribute `privacy` is the :class:`PrivacyLoss` that was charged.
+    """
+
+    def __init__(self, access, privacy):
+        self.privacy = privacy
+        self._store = access.store
+
+    def __enter__(self):
+        _ACTIVE.setdefault(self._store, []).append(self.privacy.release_id)
+        return self
+
+    def __exit__(self, *error):
+        _ACTIVE[self._store].remove(self.privacy.release_id)
+
+
+def covers(rows, reservation, loss):
+    """Return whether a reservation has enough left for a release of this loss."""
+    facts = [(row, readable_facts(row)) for row in rows]
+    reserved = [row for row, known in facts if known.get("release_id") == reservation]
+    used = [_cost_in(known) for _, known in facts if known.get("reservation") == reservation]
+    if not reserved:
+        return False
+
+    amounts = [(*_amounts(loss),), *used]
+    return all(
+        sum(each) <= most * (1 + _SLACK)
+        for each, most in zip(zip(*amounts, strict=True), _amounts(reserved[0]), strict=True)
+    )
+
+
+def reserved_release(loss, facts, reservation):
+    """Return loss and facts of a release that a reservation has paid: nothing is added."""
+    cost = _amounts(loss)
+    words = f"{in_words(loss)}, paid by a reservation"
+    detail = words if facts["detail"] is None else f"{words}; {facts['detail']}"
+    nothing = replace(loss, eps=0.0, delta=0.0, rho=0.0, pure_eps=0.0)
+    # As texts: JSON has no infinity.
+    more = {"detail": detail, "reservation": reservation, "cost": list(map(repr, cost))}
+    return nothing, facts | more
+
+
+def _amounts(cost):
+    return cost.eps, cost.delta, cost.rho, cost.pure_eps
+
+
+def _cost_in(facts):
+    """Return the amounts of a reserved release; infinite if they cannot be read."""
+    try:
+        eps, delta, rho, pure_eps = map(float, facts["cost"])
+    except (KeyError, TypeError, ValueError):
+        return (math.inf,) * 4
+    amounts = (eps, delta, rho, pure_eps)
+    return amounts if all(amount >= 0 for amount in amounts) else (math.inf,) * 4
 
 
 def remember(store, ledger_id):

@@ -25,13 +25,14 @@ import re
 import secrets
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpq_sklearn.ledger.contents import Caps, Contents, LedgerError, Row, Summary, Totals
 from dpq_sklearn.ledger.locks import NO_FORK, LockFile, locked
+from dpq_sklearn.ledger.store import NextRow
 
 APPLICATION_ID = 0x4450514C  # "DPQL", in the header of the file
 FORMAT = 2
@@ -142,8 +143,8 @@ class FileStore:
             _refuse_loss(connection, self.path, lock, state)
             return state.summary
 
-    def append(self, release_id: str, next_row: Callable[[Summary], Row]) -> Summary:
-        """Commit the row that `next_row(summary)` returns; if it raises, release nothing."""
+    def append(self, release_id: str, next_row: NextRow) -> Summary:
+        """Commit the row that `next_row` returns; if this raises, release nothing."""
         with _lock(self.path, exclusive=True) as lock:
             try:
                 return self._commit(lock, next_row).summary
@@ -157,13 +158,13 @@ class FileStore:
             connection.execute("BEGIN")
             _write_seal(lock, _state_of(_verified_contents(connection, self.path)))
 
-    def _commit(self, lock: LockFile | None, next_row: Callable[[Summary], Row]) -> _State:
+    def _commit(self, lock: LockFile | None, next_row: NextRow) -> _State:
         with _connection(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
             before = _verified_state(connection, self.path)
             seal_before = _seal_in_head(connection)
             _refuse_loss(connection, self.path, lock, before)
-            row = next_row(before.summary)
+            row = next_row(before.summary, lambda: _verified_contents(connection, self.path).rows)
 
             # Before the commit: a disk that is too full for the seal must not fail after it.
             _write_seal(lock, before)

@@ -13,8 +13,15 @@ from dataclasses import replace
 from functools import singledispatch
 from textwrap import shorten
 
+from dpq_sklearn.accounting.losses import compose
 from dpq_sklearn.accounting.neighbours import Neighbours, checked_neighbours
-from dpq_sklearn.ledger.access import BudgetExceededError, LedgerAccess, remember
+from dpq_sklearn.checks import shown
+from dpq_sklearn.ledger.access import (
+    BudgetExceededError,
+    LedgerAccess,
+    Reservation,
+    remember,
+)
 from dpq_sklearn.ledger.addresses import is_address, remember_secrets, split_address
 from dpq_sklearn.ledger.arguments import (
     checked_caps,
@@ -253,6 +260,68 @@ class PrivacyLedger:
         loss = checked_loss(eps, delta, rho, self.neighbours)
         charge(self, loss, what=what, columns=columns, detail=detail, note=note)
 
+    def reserve(self, plan):
+        """Charge a whole search before it starts, so that it cannot run out of budget.
+
+        Inside the ``with`` block, the fits that are charged to this ledger are paid from the
+        reservation. Each is recorded at no further cost. A fit that the reservation does not cover
+        is charged to the ledger as usual.
+
+        Parameters
+        ----------
+        plan : SearchPlan or estimator
+            A plan by :func:`plan_search`, or a search or another estimator that is to be fitted.
+
+        Returns
+        -------
+        reservation : context manager
+            It may be entered again, for example after an exception, to use what is left of it.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the ledger cannot pay for all fits. Nothing is spent then.
+
+        Notes
+        -----
+        A ledger can only be appended to, so budget that no fit has used is not given back: plan
+        with ``n_features`` to reserve no more than needed. All threads of the process share the
+        reservation. Worker processes (``n_jobs``) use it if the estimators hold the ledger as an
+        object; with a path as ``ledger`` they charge the ledger once more. Without a reservation,
+        set ``error_score="raise"``: scikit-learn otherwise goes on after a refused fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from dpq_sklearn import DPKBinsDiscretizer, PrivacyLedger
+        >>> ledger = PrivacyLedger(eps=5.0)
+        >>> pipeline = make_pipeline(DPKBinsDiscretizer(3, ledger=ledger), LogisticRegression())
+        >>> search = GridSearchCV(pipeline, {"logisticregression__C": [0.1, 1.0]}, cv=2)
+        >>> X = np.arange(400.0).reshape(-1, 2)
+        >>> with ledger.reserve(search):
+        ...     model = search.fit(X, X[:, 0] > 200)
+        >>> ledger.spent().eps
+        5.0
+        """
+        losses = planned_losses(plan)
+        if not losses:
+            raise ValueError(
+                "plan must be a SearchPlan or an estimator with private fits, got "
+                f"{shown(plan) if losses is None else 'no private fit'}."
+            )
+        loss = replace(compose(losses), neighbours=self.neighbours)
+        access = replace(self._access, reservation=None)
+        n_fits = getattr(plan, "n_fits", len(losses))
+        paid = access.pay(
+            replace(loss, release_id=new_release_id()),
+            _facts(access, loss, what=f"reservation for {n_fits} private fits"),
+            from_reservation=False,
+        )
+        return Reservation(access, paid)
+
     def records(self):
         """Return all recorded releases in the order in which they were committed.
 
@@ -299,12 +368,23 @@ class PrivacyLedger:
     def __getstate__(self):
         # Plain values, so that pickles outlast a change of the layout.
         access = self._access
-        return {"_path": self.path, "_ledger_id": access.ledger_id, "_note": access.note}
+        state = {"_path": self.path, "_ledger_id": access.ledger_id, "_note": access.note}
+        # Workers do not know in which with blocks this process is.
+        reservation = access.active_reservation()
+        return state if reservation is None else state | {"_reservation": reservation}
 
     def __setstate__(self, state):
         ledger_id = state["_ledger_id"]
         store = store_at(state["_path"], ledger_id=ledger_id)
-        self._access = LedgerAccess(store, ledger_id, state.get("_note"))
+        self._access = LedgerAccess(store, ledger_id, state.get("_note"), state.get("_reservation"))
+
+    def __copy__(self):
+        ledger = object.__new__(type(self))
+        ledger._access = self._access
+        return ledger
+
+    def __deepcopy__(self, memo):
+        return copy(self)
 
     def __repr__(self):
         scope = ", for this process only" if self.path is None else ""
@@ -375,17 +455,22 @@ def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
         return loss
 
     access = opened(ledger)
-    facts = {
+    facts = _facts(access, loss, what=what, columns=columns, detail=detail, note=note)
+    try:
+        return access.pay(loss, facts)
+    except BudgetExceededError as error:  # a search prints its traceback: make it short
+        raise error.with_traceback(None) from None
+
+
+def _facts(access, loss, *, what, columns=None, detail=None, note=None):
+    """Return the checked public facts of a release."""
+    return {
         "what": checked_line(what, "what"),
         "columns": checked_columns(columns),
         "detail": None if detail is None else _start_of(checked_line(detail, "detail")),
         "note": access.note if note is None else checked_line(note, "note"),
         "account": checked_line(loss.account, "account"),
     }
-    try:
-        return access.pay(loss, facts)
-    except BudgetExceededError as error:  # a search prints its traceback: make it short
-        raise error.with_traceback(None) from None
 
 
 def _start_of(text):

@@ -2,10 +2,10 @@
 
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpq_sklearn.ledger.contents import Contents, LedgerError, Row, Summary
+from dpq_sklearn.ledger.store import NextRow
 
 # Keyed by process and ledger id: a forked process inherits the dict, but has another process id.
 # Process ids are reused, and a grandchild may have its grandparent's id, so each child forgets all
@@ -53,11 +53,11 @@ class MemoryStore:
         """Return the budget and the totals."""
         return self._entry()[0]
 
-    def append(self, release_id: str, next_row: Callable[[Summary], Row]) -> Summary:
-        """Keep the row that `next_row(summary)` returns, unless it raises."""
+    def append(self, release_id: str, next_row: NextRow) -> Summary:
+        """Keep the row that `next_row` returns, unless it raises."""
         with _LOCK:
             before, rows = self._entry()
-            row = next_row(before)
+            row = next_row(before, lambda: rows[: before.totals.n_releases])
             after = before._replace(totals=before.totals.plus(row))
 
             # The row that is not counted yet is cut off if an interrupt hits between the two lines.

@@ -92,7 +92,7 @@ class PostgresStore:
         return self._retried(self._summary_once)
 
     def append(self, release_id, next_row):
-        """Commit the row that `next_row(summary)` returns, once; or raise."""
+        """Commit the row that `next_row` returns, once; or raise."""
         spend = _Spend(self, release_id, next_row)
         try:
             return self._retried(spend.attempt)
@@ -310,7 +310,7 @@ class _Spend:
                 return before
             self.is_in_doubt = False
 
-            row = self.next_row(before)
+            row = self.next_row(before, lambda: self.store._rows(cursor, before.ledger_id, first=1))
             after = before._replace(totals=before.totals.plus(row))
             cursor.execute(_APPEND, (after.ledger_id, *row, self.release_id))
             self.is_in_doubt = True

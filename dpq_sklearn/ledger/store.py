@@ -1,9 +1,13 @@
 """The methods of a ledger's store. There are three stores: a file, a server, and memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from dpq_sklearn.ledger.contents import Contents, Row, Summary
+
+# Called under the lock of a ledger with its totals and a function that reads all rows; returns the
+# next row, or raises.
+NextRow = Callable[[Summary, Callable[[], Sequence[Row]]], Row]
 
 
 class Store(Protocol):
@@ -32,8 +36,8 @@ class Store(Protocol):
     def summary(self) -> Summary:
         """Return the budget and the verified totals, without reading every row if possible."""
 
-    def append(self, release_id: str, next_row: Callable[[Summary], Row]) -> Summary:
-        """Commit the row that `next_row(summary)` returns, durably and once; return the new totals.
+    def append(self, release_id: str, next_row: NextRow) -> Summary:
+        """Commit the row that `next_row` returns, durably and once; return the new totals.
 
         The store reads the totals, adds the row and commits under one lock. If this method raises,
         nothing may be released; if `next_row` raises, nothing was spent either.
