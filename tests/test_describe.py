@@ -450,7 +450,7 @@ def test_a_description_is_one_entry_of_a_ledger(price, frame, tmp_path):
 
 
 def test_groups_are_people_in_the_ledger(frame, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "ledger.db", neighbours="people")
+    ledger = PrivacyLedger(tmp_path / "ledger.db", neighbours="people", uncapped=True)
     dp_describe(frame, groups=frame["name"], ledger=ledger)
     with pytest.raises(ValueError, match="rows"):
         dp_describe(frame, ledger=ledger)
