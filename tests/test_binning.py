@@ -56,7 +56,15 @@ def test_outermost_edges_are_the_bounds_or_a_bins_width_away(inner, bounds, expe
     ("inner", "bounds", "decimals", "expected"),
     [
         ([1.0, 2.0, 3.0], UNBOUNDED, None, [1.0, 2.0, 3.0]),
-        ([0.0, 0.0, 0.0, 5.0], UNBOUNDED, None, [0.0, 0.0, 5e-324, 5.0]),
+        ([0.0, 0.0, 0.0, 5.0], UNBOUNDED, None, [0.0, 0.0, 2.0**-126, 5.0]),
+        ([12.0, 12.0], UNBOUNDED, None, [12.0, 12.0 + 2.0**-20]),
+        (
+            [2.0**30, 2.0**30],
+            UNBOUNDED,
+            0,
+            [2.0**30, 2.0**30 + 128],
+        ),  # no float32 is between
+        ([1e300, 1e300], UNBOUNDED, None, [1e300, np.nextafter(1e300, np.inf)]),
         ([0.0, 0.0, 0.0, 5.0], UNBOUNDED, 0, [0.0, 0.0, 1.0, 5.0]),
         ([0.0, 0.0, 1.0], UNBOUNDED, 0, [0.0, 0.0, 1.0]),  # they are apart already
         ([0.07, 0.07], UNBOUNDED, 2, [0.07, 0.08]),

@@ -231,3 +231,17 @@ def test_what_is_no_description_or_has_no_place_is_refused(frame):
         DPDescribeDisplay.from_description(description, axes=axes)
     display = DPDescribeDisplay.from_description(description, axes=axes[:2])
     assert display.figure_ is figure
+
+
+@pytest.mark.parametrize("value", [12.0, 0.0, -3e7])
+def test_a_tied_column_has_a_readable_axis(value):
+    """The ticks were numbers such as -0.002, beside an offset of +1.199e1."""
+    fitted = DPKBinsDiscretizer(4, eps=1e4, random_state=0).fit(np.full((500, 1), value))
+    ax = DPQuantileDisplay.from_estimator(fitted).ax_
+    ax.figure.canvas.draw()
+    assert ax.xaxis.get_offset_text().get_text() in ("", "1e7", "\u00d710^7") or value == -3e7
+    labels = [text.get_text() for text in ax.get_xticklabels()]
+    assert len(set(labels)) == len(labels)
+    low, high = ax.get_xlim()
+    assert low < value < high
+    assert not ax.xaxis.get_major_formatter().get_useOffset()

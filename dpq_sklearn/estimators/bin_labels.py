@@ -4,6 +4,8 @@ from collections import Counter
 
 import numpy as np
 
+from dpq_sklearn.estimators.binning import next_float32
+
 
 def labels_of_bins(edges):
     """Return a label for each of the bins that ascending inner edges make, such as "[20, 26)".
@@ -30,7 +32,7 @@ def labels_of_bins(edges):
 
 
 def _is_next_float(edge, previous):
-    return edge.dtype.kind == "f" and edge == np.nextafter(previous, np.inf)
+    return edge.dtype.kind == "f" and previous < edge <= next_float32(np.array([previous]))[0]
 
 
 def _in_words(edge):

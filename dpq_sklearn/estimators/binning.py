@@ -52,15 +52,16 @@ def _without_last_bits(edge, width):
 def with_equal_ones_apart(inner, bounds, decimals):
     """Return ascending inner edges, the last of several equal ones moved to the next point.
 
-    A value at an edge is in the bin above. So a value on which several edges lie, and what is just
-    above it, would share a bin, and the bins between these edges would be empty. The next point is
-    that of the lattice, or the next float. An edge at the upper bound has nothing above it.
+    A value at an edge is in the bin above. So a value on which several edges lie, and the values
+    just above it, would share a bin, and the bins between these edges would be empty. The next
+    point is the next one of the declared precision, but at least the next float32: rows and
+    exported edges may be float32. An edge at the upper bound has nothing above it.
     """
     is_repeated = inner[1:] == inner[:-1]
     if not is_repeated.any():
         return inner
 
-    following = np.nextafter(inner, np.inf)
+    following = next_float32(inner)
     if decimals is not None:
         points = [round(edge + 10.0**-decimals, decimals) for edge in inner.tolist()]
         following = np.maximum(following, points)  # far from 0, floats are further apart
@@ -68,6 +69,18 @@ def with_equal_ones_apart(inner, bounds, decimals):
     is_repeated = np.append(False, is_repeated)
     is_last = np.append(inner[1:] > following[:-1], following[-1] <= bounds[1])
     return np.where(is_repeated & is_last, following, inner)
+
+
+def next_float32(values: np.ndarray) -> np.ndarray:
+    """Return the next float32 above each value and its float32, none of them subnormal.
+
+    Some processors read subnormal numbers as zero. Beyond float32 it is the next float.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        following = np.nextafter(values.astype(np.float32), np.float32(np.inf)).astype(np.float64)
+
+    following[values == 0] = np.finfo(np.float32).tiny
+    return np.where(np.isfinite(following), following, np.nextafter(values, np.inf))
 
 
 def bin_numbers(X, edges, offsets, *, missing, dtype, n_jobs):

@@ -8,6 +8,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from dpq_sklearn.checks import shown
 from dpq_sklearn.composites.inside import is_private
 from dpq_sklearn.dates import ColumnKind
+from dpq_sklearn.estimators.binning import next_float32
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
 from dpq_sklearn.optional import optional_module
 from dpq_sklearn.reading.containers import checked_table, read_matrix
@@ -150,10 +151,24 @@ class DPQuantileDisplay:
 
         self.ax_.set_title(title if self.note is None else f"{title}\n{self.note}")
         self.ax_.set(xlabel=self.name, ylabel="share of the rows below", ylim=(-0.02, 1.02))
+        self._make_axis_readable()
         self.ax_.legend(loc="best", frameon=False)
         if self.are_dates:  # days since 1970-01-01, as matplotlib counts
             self.ax_.xaxis_date()
         return self
+
+    def _make_axis_readable(self):
+        """Show whole numbers at the ticks, and some space around quantiles that are all equal."""
+        formatter = self.ax_.xaxis.get_major_formatter()
+        if hasattr(formatter, "set_useOffset"):
+            formatter.set_useOffset(False)
+
+        values = np.asarray(self.values)
+        if values.dtype.kind == "f" and self.x_public is None:
+            low, high = values.min(keepdims=True), values.max()
+            if high <= next_float32(low)[0]:
+                space = max(0.05 * abs(high), 1e-3)
+                self.ax_.set_xlim(high - space, high + space)
 
     def _draw_cdf(self):
         if self.errors is not None:
@@ -210,7 +225,7 @@ def _some_are_far_away(released):
     third = max(2, -(-released.size // 3))
     starts = released[: 1 - third]  # of every third in a row
     stops = released[third - 1 :]
-    has_width = stops - starts > np.maximum(1e-12 * np.abs(starts), 1e-300)  # not the next float
+    has_width = stops > next_float32(starts)  # equal quantiles are moved that far apart
     widths = np.where(has_width, stops - starts, np.abs(starts))
 
     gaps = np.concatenate((np.diff(stops), np.diff(starts)))  # above a third, and below one
