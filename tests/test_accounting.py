@@ -76,7 +76,6 @@ def test_conversion_beats_the_textbook():
         (True, 0, None, "eps must be"),
         ("1", 0, None, "eps must be"),
         (1 + 0j, 0, None, "eps must be"),
-        (None, 0, None, "one of eps and rho"),
         (1.0, 0, 0.5, "rho excludes eps"),
         (None, 1e-6, 0.5, "rho excludes eps"),
         (None, 0, 0.0, "rho must be"),
@@ -126,6 +125,12 @@ def test_shares_of_features_sum_to_at_most_the_budget(weights, eps):
     shares = feature_shares(weights)
     parts = [Budget(eps, "eps").scaled(share).before_rounding(1).amount for share in shares]
     assert math.fsum(parts) <= eps
+
+
+def test_a_budget_that_nobody_gives_is_an_eps_of_1():
+    assert TotalBudget() == TotalBudget(1.0)
+    assert TotalBudget(delta=1e-6) == TotalBudget(1.0, 1e-6)
+    assert TotalBudget(rho=0.5).eps is None
 
 
 @given(st.integers(1, 3000), st.floats(1e-3, 1e6))

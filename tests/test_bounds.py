@@ -108,7 +108,6 @@ def _nats_of_default_psi():
         {"quantiles": "uniform"},
         {"quantiles": [0.2, 0.1]},
         {"quantiles": [0.2, 1.0]},
-        {"quantiles": 4, "eps": None},
         {"quantiles": 4, "eps": -1.0},
         {"quantiles": 4, "beta": 0.0},
         {"quantiles": 4, "psi": 0.0},
@@ -123,4 +122,4 @@ def test_wrong_arguments_are_named(arguments):
 
 def test_eps_and_rho_exclude_each_other():
     with pytest.raises(ValueError, match="rho excludes eps"):
-        rank_error_bound(4, rho=1.0)
+        rank_error_bound(4, eps=1.0, rho=1.0)

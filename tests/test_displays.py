@@ -180,7 +180,7 @@ def test_a_description_is_drawn_as_one_box_per_column(frame, as_polars):
     assert "5%, 25%, 50%, 75%, 95%" in display.figure_._suptitle.get_text()
 
 
-@pytest.mark.parametrize("price", [{"eps": 0.5}, {"eps": 1.0, "delta": 1e-3}, {"rho": 0.1}])
+@pytest.mark.parametrize("price", [{"eps": 0.5}, {"eps": 1.0, "delta": 1e-5}, {"rho": 0.1}])
 def test_bands_of_a_description_are_as_wide_as_its_noise(price):
     """Of even numbers the width in values is that in ranks; of round ones it would be less."""
     n = 20_000
@@ -213,7 +213,7 @@ def test_unknown_noise_of_a_description_has_no_bands(frame):
 
 @pytest.mark.parametrize("percentiles", [[0.5], [0.2, 0.8], np.arange(1, 20) / 20])
 def test_any_number_of_quantiles_is_drawn(percentiles, frame):
-    description = dp_describe(frame, percentiles)
+    description = dp_describe(frame, percentiles=percentiles)
     display = DPDescribeDisplay.from_description(description)
     display.figure_.canvas.draw()
     assert display.values.shape == (len(percentiles), 2)

@@ -143,16 +143,16 @@ def test_whole_numbers_may_be_written_as_floats():
 
 
 def test_planning_functions_have_one_signature_for_one_budget():
-    shared = {"eps": 1.0, "delta": 0.0, "rho": None, "n_features": 1}
+    shared = {"eps": None, "delta": 0.0, "rho": None, "n_features": 1}
     for function in (expected_rank_error, rank_error_bound, suggest_n_bins):
         first, *others = inspect.signature(function).parameters.values()
         assert first.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
         assert all(other.kind is inspect.Parameter.KEYWORD_ONLY for other in others)
         assert shared.items() <= {other.name: other.default for other in others}.items()
         with pytest.raises(ValueError, match="rho excludes eps and delta"):
-            function(100, rho=0.5)
-        with pytest.raises(ValueError, match="one of eps and rho must be given"):
-            function(100, eps=None)
+            function(100, eps=1.0, rho=0.5)
+        assert np.array_equal(function(100), function(100, eps=1.0))
+        assert not np.array_equal(function(1000, rho=1e-4), function(1000))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,9 @@ from dpq_sklearn import (
     DPQuantileTransformer,
     PrivacyLedger,
     PrivacyNoiseWarning,
+    dp_describe,
+    dp_histogram,
+    dp_quantiles,
     expected_rank_error,
     plan_search,
     suggest_n_bins,
@@ -855,3 +858,26 @@ def test_a_leak_into_an_attribute_or_a_warning_would_be_seen(monkeypatch, capfd,
     # The HTML of scikit-learn before 1.9 shows no fitted attributes.
     found = {kind for kind in one if one[kind] != other[kind]}
     assert found - {"html"} == {"warnings", "pickle"}
+
+
+def test_a_delta_above_one_over_the_rows_is_named(rng):
+    X = rng.normal(size=(2000, 4))
+    for fit in (DPKBinsDiscretizer(delta=0.5).fit, lambda X: dp_describe(X, delta=0.5)):
+        with pytest.warns(UserWarning, match="delta is above one over the released number"):
+            fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DPKBinsDiscretizer(delta=1e-6).fit(X)
+        dp_describe(X, delta=1e-6)
+
+
+def test_functions_take_rho_alone(rng):
+    x = rng.normal(size=1000)
+    for function in (dp_quantiles, dp_histogram):
+        argument = [0.5] if function is dp_quantiles else [-1.0, 0.0, 1.0]
+        *_, loss = function(x, argument, rho=0.5, return_privacy=True)
+        assert loss.rho == 0.5
+        *_, loss = function(x, argument, return_privacy=True)
+        assert loss.eps == 1.0
+    with pytest.raises(TypeError, match="positional"):
+        dp_describe(x[:, None], 0.5)

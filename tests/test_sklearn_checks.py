@@ -22,7 +22,7 @@ ESTIMATORS = [
     DPKBinsDiscretizer(encode="onehot-dense"),
     DPKBinsDiscretizer(encode="ordinal"),
     DPKBinsDiscretizer(encode="ordinal", n_bins=8, bounds=(-10, 10)),
-    DPKBinsDiscretizer(encode="ordinal", strategy="uniform", bounds=(-10, 10)),
+    DPKBinsDiscretizer(encode="ordinal", strategy="uniform"),
     DPKBinsDiscretizer(encode="ordinal", strategy="auto", bounds=(-10, 10), n_bins="auto"),
     DPKBinsDiscretizer(encode="ordinal", delta=1e-6),
     DPKBinsDiscretizer(encode="ordinal", eps=None, rho=0.5),

@@ -14,6 +14,8 @@ from dpq_sklearn.checks import checked_delta, checked_positive, shown
 # docs/privacy.md. The log ratio for two datasets is then off by at most twice that, and the range
 # of the log ratios by at most four times, which every composition reserves.
 DRAW_ERROR = 2.0**-39
+# The budget of a release if nobody gives one.
+DEFAULT_EPS = 1.0
 # Covers the rounding of sums, products and square roots of public numbers in compositions.
 ROUNDING = 2.0**-16
 
@@ -100,9 +102,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class TotalBudget:
-    """The budget of a whole release: eps, (eps, delta) or rho."""
+    """The budget of a whole release: eps, (eps, delta) or rho; eps=1 if neither is given."""
 
-    eps: float | None
+    eps: float | None = None
     delta: float = 0.0
     rho: float | None = None
 
@@ -115,7 +117,7 @@ class TotalBudget:
                 f"eps={shown(self.eps)}, delta={shown(self.delta)}, rho={shown(self.rho)}."
             )
         if self.rho is None and self.eps is None:
-            raise ValueError("one of eps and rho must be given, got eps=None and rho=None.")
+            object.__setattr__(self, "eps", DEFAULT_EPS)
 
         unit = Unit.EPS if self.rho is None else Unit.RHO
         amount = checked_positive(getattr(self, unit), unit)

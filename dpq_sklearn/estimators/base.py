@@ -28,6 +28,7 @@ from dpq_sklearn.estimators.compat import (
     output_container,
 )
 from dpq_sklearn.estimators.docstrings import inherit_docstring
+from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.home import DOCUMENTATION, template_of_doc_links
 from dpq_sklearn.reading.containers import (
     checked_table,
@@ -82,7 +83,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         Leave it at None for real data: anyone who knows the seed can remove the noise.
     ledger : PrivacyLedger, str, path or None, default=None
         The ledger to charge before `X` is read: a :class:`PrivacyLedger`, the absolute path of its
-        file, or the address of a server (``postgresql://host/database?ledger=name``). Raises
+        file, or the address of a server (``postgresql://user@host/database#name``). Raises
         `BudgetExceededError` if the ledger's budget does not suffice.
 
     Attributes
@@ -304,6 +305,8 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
             draft._set_released(released)
             vars(self).update(vars(draft))
             self._warn_about(released)
+            if getattr(self, "n_rows_", None) is not None:
+                warn_of_large_delta(self.privacy_.delta, self.n_rows_)
 
         return self
 

@@ -19,7 +19,7 @@ from dpq_sklearn.forecast.enough_data import (
     is_near_enough,
     likely_count,
     most_bins,
-    warn_of_noise,
+    warn_user,
 )
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.releases.plans import plan_quantiles
@@ -49,7 +49,7 @@ def warn_if_noisy(released, errors, fewer, others):
 
     if any(is_private) and errors[is_private].mean() > TOO_FAR_OFF:
         steps = listed(possible_steps(plan, fewer, others))
-        warn_of_noise(
+        warn_user(
             "The released edges are mostly noise: on average, an edge is expected to be more than "
             f"half a bin off, because the data are too few for this budget. Consider {steps}. "
             "quality_report() has the expected errors and how much each of these steps would help."
@@ -59,7 +59,7 @@ def warn_if_noisy(released, errors, fewer, others):
     pairs = zip(released.values, is_private, strict=True)
     values = [edges if all_private else edges[:0] for edges, all_private in pairs]
     if words := _about_equal_edges(values, plan.grid):
-        warn_of_noise(words)
+        warn_user(words)
 
 
 def _about_equal_edges(values, grid):

@@ -67,8 +67,8 @@ class PrivateQuantileTransformer(PrivateTransformer):
     Parameters
     ----------
     eps : float or None, default=1.0
-        Privacy budget of a fit. A smaller eps is more private and less accurate. None if `rho` is
-        given.
+        Privacy budget of a fit. A smaller eps is more private and less accurate. Set it to None if
+        `rho` is given.
     delta : float, default=0.0
         With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
     rho : float or None, default=None

@@ -72,7 +72,17 @@ class PrivacyNoiseWarning(UserWarning):
     """
 
 
-def warn_of_noise(text):
+def warn_of_large_delta(delta, n_rows):
+    """Warn if a delta that was spent is above one over a released number of rows."""
+    if delta > 1 / n_rows:
+        warn_user(
+            "delta is above one over the released number of rows: a release with such a delta may "
+            "reveal whole rows. Use a delta well below 1 / n_rows, such as 1e-6.",
+            UserWarning,
+        )
+
+
+def warn_user(text, category=PrivacyNoiseWarning):
     """Warn at the user's line: that of the first caller outside of this package and scikit-learn.
 
     Unless a filter asks for more, a text is shown once for each line, as Python does. Python's own
@@ -83,25 +93,25 @@ def warn_of_noise(text):
     n_internal = sum(1 for _ in takewhile(_is_internal, frames))
     users = frames[min(n_internal, len(frames) - 1)]
 
-    if _action(text, users) in ("default", "module", "once"):
+    if _action(text, category, users) in ("default", "module", "once"):
         where = (text, users.f_code.co_filename, users.f_lineno)
         if where in _shown:
             return
         _shown.add(where)
 
-    warnings.warn(text, PrivacyNoiseWarning, stacklevel=2 + n_internal)
+    warnings.warn(text, category, stacklevel=2 + n_internal)
 
 
 def _is_internal(frame):
     return frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS
 
 
-def _action(text, frame):
+def _action(text, category, frame):
     """Return the action of the first filter that applies to this warning of a frame."""
     module = frame.f_globals.get("__name__", "")
-    for action, message, category, module_pattern, line in warnings.filters:
+    for action, message, filtered, module_pattern, line in warnings.filters:
         if (
-            issubclass(PrivacyNoiseWarning, category)
+            issubclass(category, filtered)
             and (message is None or message.match(text))
             and (module_pattern is None or module_pattern.match(module))
             and line in (0, frame.f_lineno)

@@ -21,14 +21,14 @@ from dpq_sklearn.forecast.enough_data import (
     errors_in_bins,
     is_near_enough,
     rank_deviations,
-    warn_of_noise,
+    warn_user,
 )
 from dpq_sklearn.reading.priors import prior_of_column
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.request import Column, CountRole, Request, even_probabilities
 
 
-def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, mechanism="aq"):
+def expected_rank_error(quantiles, *, eps=None, delta=0.0, rho=None, n_features=1, mechanism="aq"):
     """Compute the standard deviation of the rank of each private quantile, before any release.
 
     The rank of a released quantile is the number of records below it.
@@ -82,7 +82,7 @@ def expected_rank_error(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1
 def suggest_n_bins(
     n_rows,
     *,
-    eps=1.0,
+    eps=None,
     delta=0.0,
     rho=None,
     n_features=1,
@@ -145,7 +145,7 @@ def suggest_n_bins(
 
     if n_bins == 1:
         error = errors_in_bins(plan_of(2), n_rows).mean()
-        warn_of_noise(
+        warn_user(
             f"{n_rows:,} rows are too few for 2 bins of {n_features} feature"
             f"{'s' if n_features > 1 else ''}: an edge is expected to be {error:.2g} bins off. Use "
             f"fewer features, a delta or a larger {'eps' if rho is None else 'rho'}."

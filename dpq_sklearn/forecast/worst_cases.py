@@ -12,7 +12,9 @@ from dpq_sklearn.mechanisms.base_measure import LEAST_PLAIN_SHARE
 from dpq_sklearn.mechanisms.extreme_quantiles import TailAwareQuantiles, with_helpers
 
 
-def rank_error_bound(quantiles, *, eps=1.0, delta=0.0, rho=None, n_features=1, beta=0.05, psi=None):
+def rank_error_bound(
+    quantiles, *, eps=None, delta=0.0, rho=None, n_features=1, beta=0.05, psi=None
+):
     """Bound the largest rank error of AQ, whatever the data.
 
     With probability at least ``1 - beta`` all released quantiles of a feature have ranks within

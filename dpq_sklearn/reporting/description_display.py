@@ -86,7 +86,7 @@ class DPDescribeDisplay:
 
     @classmethod
     def from_description(
-        cls, description, *, eps=1.0, delta=0.0, rho=None, mechanism="aq", axes=None
+        cls, description, *, eps=None, delta=0.0, rho=None, mechanism="aq", axes=None
     ):
         """Draw a description; nothing is released.
 

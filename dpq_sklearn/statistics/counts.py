@@ -22,7 +22,7 @@ _MOST_BINS = 10**7
 def dp_count(
     x,
     *,
-    eps=1.0,
+    eps=None,
     delta=0.0,
     rho=None,
     groups=None,
@@ -87,7 +87,7 @@ def dp_histogram(
     bins,
     range=None,
     *,
-    eps=1.0,
+    eps=None,
     delta=0.0,
     rho=None,
     groups=None,

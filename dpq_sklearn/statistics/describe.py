@@ -6,6 +6,7 @@ from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.checks import checked_decimals, checked_probabilities, shown
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.estimators.parameters import per_feature_lattices
+from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
 from dpq_sklearn.reading.descriptions import (
@@ -29,9 +30,9 @@ from dpq_sklearn.statistics.noise_warning import warn_of_noisy_description
 
 def dp_describe(
     table,
-    percentiles=(0.05, 0.25, 0.5, 0.75, 0.95),
     *,
-    eps=1.0,
+    percentiles=(0.05, 0.25, 0.5, 0.75, 0.95),
+    eps=None,
     delta=0.0,
     rho=None,
     bounds=None,
@@ -58,13 +59,13 @@ def dp_describe(
         rows.
     percentiles : array-like of float, default=(0.05, 0.25, 0.5, 0.75, 0.95)
         Which quantiles: distinct, each strictly between 0 and 1.
-    eps : float or None, default=1.0
-        Privacy budget of the whole description, which the columns share equally. None if `rho` is
-        given.
+    eps : float or None, default=None
+        Privacy budget of the whole description, which the columns share equally. None means 1.0,
+        unless `rho` is given.
     delta : float, default=0.0
         With ``delta > 0`` the release is (eps, delta)-DP, which helps with three columns or more.
     rho : float or None, default=None
-        Budget in zero-concentrated DP instead, with ``eps=None``.
+        Budget in zero-concentrated DP instead of eps.
     bounds : None, pair, list of pairs or dict, default=None
         Public bounds, never taken from the data: one pair ``(low, high)`` for all columns that are
         described, or one for each, by position or name. None is an open end.
@@ -167,6 +168,7 @@ def dp_describe(
     warn_of_noisy_description(
         plan, released.counts, names_of(typed_rows), labels_of_quantiles(probabilities)
     )
+    warn_of_large_delta(paid.loss.delta, released.counts.max(initial=1))
     description = make_description(typed_rows, probabilities, released.counts, released.values)
     return (description, paid.loss) if return_privacy else description
 

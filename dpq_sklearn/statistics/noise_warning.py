@@ -14,7 +14,7 @@ from dpq_sklearn.forecast.enough_data import (
     errors_of_ranks_of,
     judged_plan,
     less_by_noise,
-    warn_of_noise,
+    warn_user,
 )
 
 # Points that stand for a column are mostly noise if their ranks are half of this off, as a share of
@@ -92,7 +92,7 @@ def _entries_of_columns(noisy_labels, n_columns):
 
 
 def _warn(entries, plan):
-    warn_of_noise(
+    warn_user(
         "Some released values are mostly noise, because the data are too few for this budget: "
         f"{entries}. Consider {listed(possible_steps(plan))}."
     )

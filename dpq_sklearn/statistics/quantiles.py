@@ -24,7 +24,7 @@ def dp_quantiles(
     x,
     q,
     *,
-    eps=1.0,
+    eps=None,
     delta=0.0,
     rho=None,
     bounds=None,
@@ -48,12 +48,12 @@ def dp_quantiles(
         ignored, infinities are clipped.
     q : float or array-like of float
         Quantiles, each strictly between 0 and 1, in any order and shape, repeated or not.
-    eps : float or None, default=1.0
-        Privacy budget of the whole release. None if `rho` is given.
+    eps : float or None, default=None
+        Privacy budget of the whole release. None means 1.0, unless `rho` is given.
     delta : float, default=0.0
         With ``delta > 0`` the release is (eps, delta)-DP.
     rho : float or None, default=None
-        Budget in zero-concentrated DP instead, with ``eps=None``.
+        Budget in zero-concentrated DP instead of eps.
     bounds : None or (low, high), default=None
         Public bounds that the numbers are clipped to; one of them may be None. You don't need to
         supply bounds, and none are taken from the data. Never compute them from the private data.
@@ -141,7 +141,7 @@ def sanitize(
     x,
     n_samples,
     *,
-    eps=1.0,
+    eps=None,
     delta=0.0,
     rho=None,
     bounds=None,

@@ -157,7 +157,7 @@ def wide_description(unit, n_features=1, with_groups=False):
             "random_state": random_state,
         }
         outcomes = [
-            dp_describe(X, 0.5, **arguments).to_numpy().T.reshape(-1, 2 * n_features)
+            dp_describe(X, percentiles=0.5, **arguments).to_numpy().T.reshape(-1, 2 * n_features)
             for _ in range(-(-size * n_features // n_columns))
         ]
         return np.concatenate(outcomes)[:size]
