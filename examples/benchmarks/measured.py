@@ -56,6 +56,8 @@ SOURCES = {
     "small_tables": Source("small_data", "measure_tables", 40, 4),
     "known_columns": Source("small_data", "measure_columns", 10, 1),
     "published": Source("published", "measure", 60, 4),
+    "values": Source("values", "measure", 8, 0),
+    "extreme_values": Source("values", "measure_extremes", 100, 2),
     "delta": Source("delta", "measure", 40, 4),
     "model_cost": Source("utility", "measure", 20, 2),
     "expected_error": Source("expected_error", "measure", 30, 3),
