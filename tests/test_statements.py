@@ -304,3 +304,31 @@ def test_a_seed_is_told(X):
 def test_the_format_is_checked(X):
     with pytest.raises(ValueError, match=r"format must be one of .* got 'pdf'"):
         privacy_statement(DPKBinsDiscretizer(3).fit(X), format="pdf")
+
+
+def test_control_characters_are_shown_and_not_sent_to_a_terminal(X):
+    frame = pd.DataFrame({"\x1b[31mred\u202e": X[:, 0]})
+    fitted = DPKBinsDiscretizer(3).fit(frame)
+    for text in (privacy_statement(fitted), privacy_statement(fitted, format="html")):
+        assert "\x1b" not in text and "\u202e" not in text
+        assert "red" in text
+
+
+@pytest.mark.parametrize(
+    "estimator", [DPKBinsDiscretizer(10**7), DPQuantileTransformer(10**6)], ids=["bins", "ranks"]
+)
+def test_too_many_quantiles_are_refused_before_payment(X, estimator):
+    ledger = PrivacyLedger()
+    with pytest.raises(
+        ValueError, match=r"n_bins must be at most 10,000|in the range \[2, 10000\]"
+    ):
+        estimator.set_params(ledger=ledger).fit(X)
+    assert ledger.records() == []
+
+
+def test_seeds_of_an_ensemble_are_stated(X, y):
+    pipeline = make_pipeline(DPKBinsDiscretizer(3), LogisticRegression())
+    bagging = BaggingClassifier(pipeline, n_estimators=2).fit(X, y)
+    assert not privacy_of(bagging).total.os_randomness
+    assert not plan_search(bagging).total.os_randomness
+    assert "A seed was used" in privacy_statement(bagging)

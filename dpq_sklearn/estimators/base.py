@@ -80,7 +80,9 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
     n_jobs : int or None, default=None
         Number of threads, as in joblib. The result does not depend on it.
     random_state : None, int or RandomState, default=None
-        Leave it at None for real data: anyone who knows the seed can remove the noise.
+        Leave it at None for real data: anyone who knows the seed can remove the noise. Ensembles
+        such as BaggingClassifier replace None by a seed, which they store in the fitted estimator:
+        ``privacy_.os_randomness`` is False then, and statements say so.
     ledger : PrivacyLedger, str, path or None, default=None
         The ledger to charge before `X` is read: a :class:`PrivacyLedger`, the absolute path of its
         file, or the address of a server (``postgresql://user@host/database#name``). Raises

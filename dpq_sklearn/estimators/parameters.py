@@ -7,6 +7,7 @@ from dpq_sklearn.dates import kind_of
 from dpq_sklearn.reading.schema import within_schema
 
 DEFAULT_BINS = 5
+MOST_BINS = 10_000  # more would take minutes to plan, before anything is paid
 
 
 def per_feature_bounds(bounds, n_features, names=None, kinds=None):
@@ -85,6 +86,8 @@ def per_feature_bins(n_bins, n_features, names=None):
     entries = _one_a_feature(given, n_features, names, "n_bins", DEFAULT_BINS)
     if not all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 2 for n in entries):
         raise ValueError(f"n_bins must be integers >= 2, got {shown(n_bins)}.")
+    if max(entries, default=0) > MOST_BINS:
+        raise ValueError(f"n_bins must be at most {MOST_BINS:,}, got {shown(max(entries))}.")
     return [int(n) for n in entries]
 
 

@@ -9,6 +9,7 @@ from sklearn.preprocessing import QuantileTransformer
 
 from dpq_sklearn.estimators import compat
 from dpq_sklearn.estimators.compat import Interval, StrOptions
+from dpq_sklearn.estimators.parameters import MOST_BINS
 from dpq_sklearn.estimators.private_quantiles import PrivateQuantileTransformer
 from dpq_sklearn.forecast.enough_data import AUTO_BINS, rank_deviations
 from dpq_sklearn.reading.containers import checked_table
@@ -82,7 +83,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     _parameter_constraints: dict = {  # noqa: RUF012
         **PrivateQuantileTransformer._parameter_constraints,
-        "n_quantiles": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
+        "n_quantiles": [Interval(Integral, 2, MOST_BINS, closed="both"), StrOptions({"auto"})],
         "output_distribution": [StrOptions({"uniform", "normal"})],
         "copy": ["boolean"],
     }

@@ -40,19 +40,28 @@ def _markdown_block(block):
 
 def _plain(text):
     """Return a text that Markdown shows as it is: names of columns may hold anything."""
-    line = " ".join(text.split())
+    line = _printable(" ".join(text.split()))
     for sign in "\\`*_[]<>|#":
         line = line.replace(sign, f"\\{sign}")
     return line
 
 
+def _printable(text):
+    """Return a text with escape sequences for characters that control a terminal or the layout."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def _escaped(text):
+    return html.escape(_printable(text))
+
+
 def as_html(title, sections):
     """Return the document as a page of HTML, escaped."""
-    blocks = [f"<h1>{html.escape(title)}</h1>"]
+    blocks = [f"<h1>{_escaped(title)}</h1>"]
     for section in sections:
-        blocks.append(f"<h2>{html.escape(section.title)}</h2>")
+        blocks.append(f"<h2>{_escaped(section.title)}</h2>")
         blocks.extend(map(_html_block, section.content))
-    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title>'
+    head = f'<meta charset="utf-8"><title>{_escaped(title)}</title>'
     body = "\n".join(blocks)
     return f"<!DOCTYPE html>\n<html><head>{head}</head><body>\n{body}\n</body></html>\n"
 
@@ -62,10 +71,10 @@ def _html_block(block):
         rows = [_html_row("th", block.headings), *(_html_row("td", row) for row in block.rows)]
         return f"<table>\n{''.join(rows)}</table>"
     if isinstance(block, tuple):
-        items = "".join(f"<li>{html.escape(item)}</li>\n" for item in block)
+        items = "".join(f"<li>{_escaped(item)}</li>\n" for item in block)
         return f"<ul>\n{items}</ul>"
-    return f"<p>{html.escape(block)}</p>"
+    return f"<p>{_escaped(block)}</p>"
 
 
 def _html_row(tag, cells):
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>\n"
+    return "<tr>" + "".join(f"<{tag}>{_escaped(cell)}</{tag}>" for cell in cells) + "</tr>\n"
