@@ -83,7 +83,8 @@ class RowsBySegment:
     def of(cls, numbers: np.ndarray, n_segments: int) -> "RowsBySegment":
         """Return the rows in the order of the numbers of their segments; -1 is none."""
         # Integers of 16 bits are sorted many times as fast as others.
-        unsigned = (numbers + 1).astype(np.uint16 if n_segments < 2**16 - 1 else np.int64)
+        dtype = np.uint16 if n_segments < 2**16 - 1 else np.int64
+        unsigned: np.ndarray = (numbers + 1).astype(dtype)
         n_rows_of = np.bincount(unsigned, minlength=n_segments + 1)
         return cls(np.argsort(unsigned, kind="stable"), np.cumsum(n_rows_of))
 
