@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from dpq_sklearn import PrivacyLedger, dp_describe, dp_quantiles
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.reading.groups import weights_of_rows
@@ -20,6 +21,7 @@ from dpq_sklearn.reading.segments import (
     records_of_segments,
     summaries_of_segments,
 )
+from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.releases.plans import plan_description
 from tests.enumeration import aq_distribution, renyi_divergence, tiny_grid, worst_log_ratio
 from tests.planning import request_of
@@ -222,9 +224,9 @@ def test_a_record_is_spread_over_all_segments_of_a_column(rng):
     table[rng.random((50, 2)) < 0.2] = np.nan
     labels = rng.choice(list("abcd"), size=50)
     people = rng.integers(0, 9, size=50)
-    source = SegmentedTable(table, [labels], checked_keys(list("abc"), 1), groups=people)
+    source = SegmentedTable(Table(table, groups=people), [labels])
     columns = plan_description(request_of([QUARTILES] * 2, n_segments=3)).quantiles
-    records = source.read(columns.grid)
+    records = source.read_segments(columns.grid, checked_keys(list("abc"), 1))
     weights, n_people = weights_of_rows(people)
 
     assert records.n_rows == n_people
@@ -233,3 +235,144 @@ def test_a_record_is_spread_over_all_segments_of_a_column(rng):
         inside = (labels == "abc"[segment]) & ~np.isnan(table[:, column])
         assert totals[column, segment] == weights[inside].sum()
     assert totals.sum(axis=1).max() <= n_people * RECORD_WEIGHT
+
+
+# The functions
+
+
+@pytest.fixture
+def survey(rng):
+    n_rows = 6_000
+    return pd.DataFrame(
+        {
+            "region": rng.choice(["north", "south", "east"], n_rows, p=[0.6, 0.3, 0.1]),
+            "sex": rng.integers(0, 2, n_rows),
+            "age": rng.normal(40, 10, n_rows).round(),
+            "income": np.where(rng.random(n_rows) < 0.2, np.nan, rng.lognormal(10, 1, n_rows)),
+        }
+    )
+
+
+def test_without_noise_each_segment_has_the_numbers_of_pandas(survey):
+    keys = ["south", "north"]
+    found = dp_describe(survey, by="region", keys=keys, eps=1e9, percentiles=[0.25, 0.5])
+    assert list(found.index) == keys and found.index.name == "region"
+    assert list(found.columns[:3]) == [("sex", "count"), ("sex", "25%"), ("sex", "50%")]
+    exact = survey.groupby("region")
+    for name in ("age", "income"):
+        assert (found[name, "count"] == exact[name].count()[keys]).all()
+        assert np.allclose(found[name, "50%"], exact[name].median()[keys], rtol=0.01)
+
+
+def test_several_columns_of_labels_make_a_multi_index(survey):
+    keys = [("south", 1), ("north", 0)]
+    found = dp_describe(survey, by=["region", "sex"], keys=keys, eps=1e9)
+    assert list(found.index) == keys and list(found.index.names) == ["region", "sex"]
+    assert found["age", "count"].tolist() == [
+        ((survey.region == region) & (survey.sex == sex)).sum() for region, sex in keys
+    ]
+
+
+def test_rows_with_other_keys_change_nothing(survey):
+    options = {"by": "region", "keys": ["south", "north"], "random_state": 0}
+    listed = survey[survey.region != "east"]
+    assert dp_describe(survey, **options).equals(dp_describe(listed, **options))
+
+
+def test_polars_and_batches_release_the_same_numbers(survey):
+    options = {"by": "region", "keys": ["south", "east"], "random_state": 0}
+    batches = (survey[start : start + 1000] for start in range(0, 6000, 1000))
+    by_batches = dp_describe(batches, **options)
+    whole = dp_describe(iter([survey]), **options)
+    assert by_batches.equals(whole)
+
+    in_polars = dp_describe(pl.from_pandas(survey), **options)
+    in_pandas = dp_describe(survey, **options)
+    assert in_polars.columns == ["region", "statistic", "sex", "age", "income"]
+    south = in_polars.filter(pl.col("region") == "south")
+    assert south["income"].to_list() == in_pandas["income"].loc["south"].tolist()
+
+
+def test_private_keys_leave_out_rare_ones_and_cost_all_of_delta(survey):
+    survey.loc[0, "region"] = "an island"
+    found, privacy = dp_describe(
+        survey, by="region", keys="private", delta=1e-6, random_state=0, return_privacy=True
+    )
+    assert list(found.index) == ["east", "north", "south"]
+    assert (privacy.eps, privacy.delta, privacy.rho) == (1.0, 1e-6, math.inf)
+
+
+def test_no_key_is_found_among_few_rows(survey):
+    few = survey[:3]
+    found = dp_describe(few, by="region", keys="private", eps=0.1, delta=1e-9, random_state=0)
+    assert found.shape[0] == 0
+
+
+def test_quantiles_by_segment_of_one_column(survey):
+    found = dp_quantiles(
+        survey["income"], [0.9, 0.5], by=survey["region"], keys=["south", "north"], eps=1e9
+    )
+    assert list(found.columns) == ["count", "50%", "90%"] and found.index.name == "region"
+    exact = survey.groupby("region")["income"].median()
+    assert np.allclose(found["50%"], exact[["south", "north"]], rtol=0.01)
+
+
+def test_people_in_several_segments_count_once_in_all(survey, rng):
+    people = rng.integers(0, 500, len(survey))
+    found = dp_describe(
+        survey, by="region", keys=["north", "south", "east"], groups=people, eps=1e6
+    )
+    assert found["age", "count"].sum() == pytest.approx(np.unique(people).size, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"by": "region"}, "keys must be given with by"),
+        ({"keys": ["south"]}, "by must be given with keys"),
+        ({"by": "region", "keys": "south"}, "keys must be a list of public keys"),
+        ({"by": "nothing", "keys": ["south"]}, "by must be the name of one column"),
+        ({"by": ["region", "region"], "keys": [("a", "b")]}, "by must be the name of one column"),
+        ({"by": "region", "keys": "private"}, "needs eps and delta > 0"),
+        ({"by": "region", "keys": "private", "eps": None, "rho": 1.0}, "needs eps and delta > 0"),
+        ({"by": "region", "keys": ["south", "south"]}, "keys must be distinct"),
+    ],
+)
+def test_wrong_arguments_are_refused_unpaid(survey, options, words):
+    ledger = PrivacyLedger(eps=1.0)
+    with pytest.raises(ValueError, match=words):
+        dp_describe(survey, ledger=ledger, **options)
+    with pytest.raises(ValueError, match="keys must be a list of public keys for an iterator"):
+        dp_describe(iter([survey]), by="region", keys="private", delta=1e-6, ledger=ledger)
+    assert ledger.records() == []
+
+
+def test_the_ledger_is_charged_once_for_all_segments(survey):
+    ledger = PrivacyLedger(eps=1.0)
+    dp_describe(survey, by="region", keys=["north", "south", "east"], ledger=ledger)
+    (record,) = ledger.records()
+    assert record.eps == 1.0 and "for each of 3 segments" in record.detail
+
+
+def test_segments_are_as_many_times_more_accurate_as_a_loop_over_them(rng):
+    """A loop has to divide eps by the number of segments."""
+    n_segments, n_rows, eps = 10, 5_000, 0.1
+    keys = list(range(n_segments))
+    labels = np.repeat(keys, n_rows)
+    x = rng.exponential(0.7123, size=labels.size)  # no round number is a median
+
+    def rank_errors(medians):
+        below = [(x[labels == key] < value).sum() for key, value in zip(keys, medians, strict=True)]
+        return np.abs(np.array(below) - n_rows / 2)
+
+    at_once, in_a_loop = [], []
+    for seed in range(12):
+        found = dp_quantiles(x, 0.5, by=labels, keys=keys, eps=eps, random_state=seed)
+        at_once.append(rank_errors(found["50%"]))
+        loop = [
+            dp_quantiles(x[labels == key], 0.5, eps=eps / n_segments, random_state=100 * seed + key)
+            for key in keys
+        ]
+        in_a_loop.append(rank_errors(loop))
+    # The count of each segment takes a fifth of the budget.
+    assert np.mean(in_a_loop) > 0.7 * n_segments * np.mean(at_once)

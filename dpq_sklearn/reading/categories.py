@@ -194,13 +194,13 @@ def count_categories(column, people: np.ndarray | None = None) -> Counter:
     """
     numbers, categories = categories_of(column)
     if people is not None:
-        numbers = _most_frequent(numbers, people, len(categories))
+        numbers = most_frequent(numbers, people, len(categories))
 
     counts = np.bincount(numbers[numbers >= 0], minlength=len(categories)).tolist()
     return Counter({each: n for each, n in zip(categories, counts, strict=True) if n})
 
 
-def _most_frequent(numbers, people, n_categories):
+def most_frequent(numbers, people, n_categories):
     """Return the most frequent number of each person; in a tie, the lowest of them."""
     has_category = numbers >= 0
     pairs = people[has_category] * n_categories + numbers[has_category]

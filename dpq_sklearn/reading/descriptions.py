@@ -17,7 +17,12 @@ from dpq_sklearn.dates import (
     nearest_dates,
 )
 from dpq_sklearn.optional import optional_module
-from dpq_sklearn.reading.containers import columns_of, library_of, read_matrix
+from dpq_sklearn.reading.containers import (
+    columns_of,
+    kinds_of_columns,
+    library_of,
+    read_matrix,
+)
 from dpq_sklearn.reading.quantities import are_quantities, names_of
 
 COUNT = "count"
@@ -50,13 +55,18 @@ def labels_of_quantiles(probabilities):
 
 def check_container(table):
     """Raise if a description of such a table could not be made: before anything is released."""
-    if library_of(table) != "polars":
-        optional_module("pandas", "dp_describe", "pandas")
-    elif STATISTIC in names_of(table):
+    check_library_of(table)
+    if library_of(table) == "polars" and STATISTIC in names_of(table):
         raise ValueError(
             f"columns of table must have other names than {STATISTIC!r}, which that of the labels "
             "has, got one."
         )
+
+
+def check_library_of(table):
+    """Raise if pandas is needed and not installed."""
+    if library_of(table) != "polars":
+        optional_module("pandas", "dp_describe", "pandas")
 
 
 def make_description(table, probabilities, counts, values):
@@ -168,3 +178,86 @@ def _number_in_cell(cell):
         return float(cell)
     except ValueError:
         return days_of_scalar(datetime.fromisoformat(cell))
+
+
+def make_segmented_description(table, probabilities, by, keys, counts, values):
+    """Return a description of each segment: for polars one of polars, else of pandas.
+
+    In pandas the keys are the index, and the columns are pairs of a column and a statistic, as in
+    ``DataFrame.groupby(...).describe()``. In polars the keys are columns. `by` are the names of the
+    keys, `counts` and `values` those of all segments of the first column, then of the second, ...
+    """
+    n_segments = len(keys)
+    labels = [COUNT, *labels_of_quantiles(probabilities)]
+    if library_of(table) == "polars":
+        return _segments_in_polars(table, labels, by, keys, counts, values)
+
+    import pandas
+
+    names = list(table.columns) if library_of(table) == "pandas" else names_of(table)
+    dtypes = columns_of(table)[1]
+    columns = {}
+    for number, (name, dtype) in enumerate(zip(names, dtypes, strict=True)):
+        segments = slice(number * n_segments, (number + 1) * n_segments)
+        rows = [
+            _column_in_pandas(dtype, count, of_segment)
+            for count, of_segment in zip(counts[segments], values[segments], strict=True)
+        ]
+        for position, label in enumerate(labels):
+            columns[name, label] = [row[position] for row in rows]
+
+    description = pandas.DataFrame(columns, index=_index_of(by, keys))
+    description.columns = pandas.MultiIndex.from_tuples(list(columns))
+    return description
+
+
+def _index_of(by, keys):
+    import pandas
+
+    if len(by) == 1:
+        return pandas.Index([key for (key,) in keys], name=by[0])
+    if not keys:
+        return pandas.MultiIndex.from_arrays([[] for _ in by], names=by)
+    return pandas.MultiIndex.from_tuples(keys, names=by)
+
+
+def _segments_in_polars(table, labels, by, keys, counts, values):
+    import polars
+
+    n_segments = len(keys)
+    tables = []
+    for number, key in enumerate(keys):
+        of_segment = slice(number, None, n_segments)
+        described = _description_in_polars(table, labels, counts[of_segment], values[of_segment])
+        columns = [polars.lit(part).alias(name) for name, part in zip(by, key, strict=True)]
+        tables.append(described.select(*columns, polars.all()))
+    return polars.concat(tables, how="vertical_relaxed") if tables else polars.DataFrame()
+
+
+def make_segmented_quantiles(x, probabilities, by, keys, description):
+    """Return the count and the quantiles of each segment of one column: a row for each key."""
+    labels = [COUNT, *labels_of_quantiles(probabilities)]
+    (kind,) = kinds_of_columns(x)
+    values = np.array(description.values).reshape(len(keys), len(probabilities))
+    quantiles = list(values.T)
+    if kind is not ColumnKind.NUMBER:
+        quantiles = [nearest_dates(of_quantile, kind) for of_quantile in quantiles]
+    columns = dict(zip(labels, (description.counts, *quantiles), strict=True))
+    names = _names_of_labels(by)
+
+    if library_of(x) == "polars":
+        import polars
+
+        parts = zip(*keys, strict=True) if keys else [[] for _ in names]
+        return polars.DataFrame({**dict(zip(names, map(list, parts), strict=True)), **columns})
+
+    import pandas
+
+    return pandas.DataFrame(columns, index=_index_of(names, keys))
+
+
+def _names_of_labels(by):
+    """Return the names of the columns of labels, or "key" for a column without a name."""
+    if len(getattr(by, "shape", (0,))) == 2 or hasattr(by, "column_names"):
+        return [str(name) for name in names_of(by)]
+    return [getattr(by, "name", None) or "key"]

@@ -27,7 +27,11 @@ def table_of_quantities(X, name="table"):
     positions = positions_of_quantities(X, name)
     if len(positions) == X.shape[1]:
         return X
-    # By position, as names may occur twice.
+    return selected_columns(X, positions)
+
+
+def selected_columns(X, positions):
+    """Return some columns of a table with dtypes, by their positions, as names may occur twice."""
     if hasattr(X, "iloc"):
         return X.iloc[:, positions]
     return X.select(positions) if hasattr(X, "column_names") else X[:, positions]

@@ -10,17 +10,33 @@ That is why all segments together cost what one of them costs.
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Protocol
 
 import numpy as np
 
 from dpq_sklearn.checks import shown
-from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
-from dpq_sklearn.reading.categories import NO_CATEGORY, categories_of, public_form
-from dpq_sklearn.reading.containers import read_matrix, readable_columns
-from dpq_sklearn.reading.groups import weights_of_rows
-from dpq_sklearn.reading.sources import Records
-from dpq_sklearn.reading.summaries import summarize
+from dpq_sklearn.reading.categories import (
+    NO_CATEGORY,
+    categories_of,
+    column_of_categories,
+    columns_of_labels,
+    most_frequent,
+    public_form,
+    table_of_categories,
+)
+from dpq_sklearn.reading.containers import (
+    checked_table,
+    read_matrix,
+    readable_columns,
+    table_with_dtypes,
+)
+from dpq_sklearn.reading.engines.batches import check_names_of_batch
+from dpq_sklearn.reading.groups import people_of_rows, weights_of_rows
+from dpq_sklearn.reading.quantities import names_of, selected_columns, table_of_quantities
+from dpq_sklearn.reading.sources import Records, Table
+from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, summarize
 from dpq_sklearn.reading.threads import in_threads
 
 # Rounding is reserved for each segment, and the reserve must stay small.
@@ -122,32 +138,148 @@ def checked_keys(keys, n_columns: int) -> Segments:
     return Segments(tuple(forms))
 
 
+def labels_and_others(table, by: Sequence) -> tuple[list, object]:
+    """Return the columns of labels of a table in memory, and the table without them; or raise."""
+    table = table_with_dtypes(table, "table")
+    names = names_of(table)
+    if len(set(by)) < len(by) or any(names.count(name) != 1 for name in by):
+        raise ValueError(
+            "by must be the name of one column of the table, or a list of distinct names, got "
+            f"{shown(by[0] if len(by) == 1 else by)}."
+        )
+
+    positions = [names.index(name) for name in by]
+    others = [position for position in range(len(names)) if position not in positions]
+    labels = selected_columns(table, positions)
+    return columns_of_labels(table_of_categories(labels, "by")), selected_columns(table, others)
+
+
+def columns_of_segments(by, n_rows: int) -> list:
+    """Return the columns of labels, one or several, if they have a label for each row; or raise."""
+    is_table = len(getattr(by, "shape", (0,))) == 2 or hasattr(by, "column_names")
+    labels = table_of_categories(by, "by") if is_table else column_of_categories(by)
+    columns = columns_of_labels(labels)
+    if any(len(column) != n_rows for column in columns):
+        raise ValueError("by must have one label for each row of the data.")
+    return columns
+
+
+class SegmentedSource(Protocol):
+    """Rows with labels, from which segments can be read."""
+
+    def key_counts(self) -> dict[tuple[Hashable, ...], int]:
+        """Return the number of records with each key that occurs, in the public order.
+
+        A person counts once, with the key that most of their rows have.
+        """
+
+    def read_segments(self, grid, segments: Segments) -> Records:
+        """Return the records of all segments of the first column, then of the second, ..."""
+
+
 @dataclass(frozen=True)
 class SegmentedTable:
-    """A checked table in memory, and the labels by which its rows are divided into segments."""
+    """A checked table in memory, and the columns of labels that divide its rows into segments."""
 
-    X: object
+    table: Table
     labels: Sequence  # columns
-    segments: Segments
-    n_jobs: int | None = None
-    groups: object = None
-    default_resolution = FULL_RESOLUTION
 
-    def read(self, grid) -> Records:
-        """Return the records of the table: a column of them for each segment of each column."""
-        X = read_matrix(self.X)
-        rows = self.segments.rows_of(self.labels)
+    @property
+    def default_resolution(self) -> int:
+        """That of the table."""
+        return self.table.default_resolution
+
+    def key_counts(self) -> dict[tuple[Hashable, ...], int]:
+        """Return the number of records with each key that occurs, in the public order."""
+        groups = self.table.groups
+        people = None if groups is None else people_of_rows(groups)
+        return count_keys(self.labels, people)
+
+    def read_segments(self, grid, segments: Segments) -> Records:
+        """Return the records of all segments of the first column, then of the second, ..."""
+        X = read_matrix(self.table.X)
+        rows = segments.rows_of(self.labels)
         weights, n_records = None, X.shape[0]
-        if self.groups is not None:
-            weights, n_records = weights_of_rows(self.groups)
+        if self.table.groups is not None:
+            weights, n_records = weights_of_rows(self.table.groups)
 
         def summarize_column(column):
             (values,) = readable_columns(X[:, [column]])
             return summaries_of_segments(values, grid, column, rows, weights)
 
-        found = in_threads(summarize_column, range(X.shape[1]), self.n_jobs)
+        found = in_threads(summarize_column, range(X.shape[1]), self.table.n_jobs)
         summaries = [summary for of_column in found for summary in of_column]
         return records_of_segments(summaries, grid, n_records)
+
+
+@dataclass(frozen=True)
+class SegmentedBatches:
+    """Tables that come one after another, each with its columns of labels."""
+
+    first: object  # with the labels
+    following: Iterator
+    by: Sequence
+    n_jobs: int | None = None
+    default_resolution = SUMMARY_RESOLUTION
+
+    @classmethod
+    def of(cls, batches: Iterator, by: Sequence, n_jobs: int | None) -> "SegmentedBatches":
+        """Take the first table out of an iterator, or raise."""
+        for first in batches:
+            return cls(first, batches, by, n_jobs)
+        raise ValueError("table must be a table or a non-empty iterator of tables, got none.")
+
+    def typed_rows(self):
+        """Return the quantities of the first table."""
+        return table_of_quantities(labels_and_others(self.first, self.by)[1])
+
+    def key_counts(self):
+        """Refuse: batches are read once, and the keys would have to be known before."""
+        raise NotImplementedError
+
+    def read_segments(self, grid, segments: Segments) -> Records:
+        """Return the records of all batches, in memory that is bounded by the number of cells."""
+        n_columns = grid.low.size
+        builders = [
+            [SummaryBuilder(grid, column) for _ in segments.keys] for column in range(n_columns)
+        ]
+        names = names_of(self.typed_rows())
+        n_rows = 0
+        for batch in chain([self.first], self.following):
+            labels, others = labels_and_others(batch, self.by)
+            table = checked_table(table_of_quantities(others))
+            check_names_of_batch(names, table)
+
+            X = read_matrix(table)
+            rows = segments.rows_of(labels)
+            for of_column, values in zip(builders, readable_columns(X), strict=True):
+                for builder, of_segment in zip(of_column, rows.divide(values), strict=True):
+                    builder.add(of_segment)
+            n_rows += X.shape[0]
+
+        summaries = [builder.summary() for of_column in builders for builder in of_column]
+        return records_of_segments(summaries, grid, n_rows)
+
+
+def count_keys(columns: Sequence, people: np.ndarray | None) -> dict[tuple[Hashable, ...], int]:
+    """Return the number of records with each key that occurs, in the public order of keys."""
+    found = [categories_of(column) for column in columns]
+    numbers = np.zeros(found[0][0].size, dtype=np.int64)
+    has_key = np.ones(numbers.size, dtype=bool)
+    keys: list[tuple[Hashable, ...]] = [()]
+    for codes, categories in found:
+        has_key &= codes >= 0
+        # Only pairs that occur stay, so the numbers stay small.
+        pairs = np.where(has_key, numbers * len(categories) + codes, 0)
+        distinct, numbers = np.unique(pairs, return_inverse=True)
+        prefixes, ends = np.divmod(distinct, max(len(categories), 1))
+        keys = [(*keys[a], categories[b]) for a, b in zip(prefixes, ends, strict=True)]
+
+    numbers = np.where(has_key, numbers, -1)
+    if people is not None:
+        numbers = most_frequent(numbers, people, len(keys))
+    counts = np.bincount(numbers[numbers >= 0], minlength=len(keys)).tolist()
+    return {key: n for key, n in zip(keys, counts, strict=True) if n}
 
 
 def summaries_of_segments(values, grid, column, rows: RowsBySegment, weights=None) -> list:

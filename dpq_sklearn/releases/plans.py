@@ -146,25 +146,30 @@ class Plan:
         if records is None or not any(request.is_drawn):
             return Release([np.empty(0) for _ in request.columns], n_rows, self)
 
+        n_segments = self.n_segments_of(records)
+        priors = request.priors
         cells = draw_columns(
-            self.in_segments(request.mechanisms),
+            in_segments(request.mechanisms, n_segments),
             records.ranks,
-            self.in_segments(request.probabilities),
-            self.in_segments(self.budgets),
+            in_segments(request.probabilities, n_segments),
+            in_segments(self.budgets, n_segments),
             randomness,
-            None if request.priors is None else self.in_segments(request.priors),
+            None if priors is None else in_segments(priors, n_segments),
         )
         n_in_columns = n_rows if counts is None else counts
         tolerances = (
             TOLERANCE_WITHOUT_COUNT
             if n_in_columns is None
-            else tolerances_in_gaps(np.array(self.in_segments(self._noise)), n_in_columns)
+            else tolerances_in_gaps(np.array(in_segments(self._noise, n_segments)), n_in_columns)
         )
         return Release(values_of_columns(records.ranks.grid, cells, tolerances), n_rows, self)
 
-    def in_segments(self, per_column: Iterable[T]) -> list[T]:
-        """Return facts about the columns for the columns of `records`: one for each segment."""
-        return [fact for fact in per_column for _ in range(self.request.n_segments)]
+    def n_segments_of(self, records: Records) -> int:
+        """Return into how many segments the rows of records are divided, or raise if too many."""
+        n_segments = records.ranks.total_weights.size // len(self.request.columns)
+        if n_segments > self.request.n_segments:
+            raise ValueError("there are more segments than rounding is reserved for.")
+        return n_segments
 
     @cached_property
     def _noise(self) -> np.ndarray:
@@ -176,6 +181,11 @@ class Plan:
                 )
             )
         )
+
+
+def in_segments(per_column: Iterable[T], n_segments: int) -> list[T]:
+    """Return facts about columns for all segments of the first, then of the second, and so on."""
+    return [fact for fact in per_column for _ in range(n_segments)]
 
 
 @dataclass(frozen=True)
@@ -249,7 +259,7 @@ class DescriptionPlan:
         the composition that the plan was made with.
         """
         assert records is not None  # a description is never free
-        noises = self.quantiles.in_segments(self.count_noises)
+        noises = in_segments(self.count_noises, self.quantiles.n_segments_of(records))
         noise = np.concatenate([of_column.draw(randomness) for of_column in noises])
         counts = np.maximum(self.totals(records.ranks) + noise, 0)
         counts = (counts + self.units_per_record // 2) // self.units_per_record

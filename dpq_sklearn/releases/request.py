@@ -123,7 +123,7 @@ class Request:
     neighbours: Neighbours = Neighbours.ROWS
     count: CountRole = CountRole.NONE
     has_ledger: bool = False  # then the cost is added to that of other releases
-    n_segments: int = 1  # of the rows; the quantiles of all of them have the price of one
+    n_segments: int = 1  # of the rows, at most; the quantiles of all have the price of one
     mechanism: Mechanism = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -8,11 +8,12 @@ from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.estimators.parameters import per_feature_lattices
 from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.mechanisms.registry import checked_mechanism
-from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
+from dpq_sklearn.reading.containers import checked_table, library_of, no_data_in_frames
 from dpq_sklearn.reading.descriptions import (
     check_container,
     labels_of_quantiles,
     make_description,
+    make_segmented_description,
     read_description,
 )
 from dpq_sklearn.reading.engines.batches import BatchesOfQuantities
@@ -21,16 +22,23 @@ from dpq_sklearn.reading.groups import neighbours_of
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.quantities import names_of, table_of_quantities
 from dpq_sklearn.reading.schema import dtypes_of
+from dpq_sklearn.reading.segments import SegmentedBatches, SegmentedTable, labels_and_others
 from dpq_sklearn.reading.threads import check_n_jobs
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, Request
-from dpq_sklearn.statistics.noise_warning import warn_of_noisy_description
+from dpq_sklearn.statistics.noise_warning import (
+    warn_of_noisy_description,
+    warn_of_noisy_segments,
+)
+from dpq_sklearn.statistics.segments import check_by_and_keys, release_segments
 
 
 def dp_describe(
     table,
     *,
+    by=None,
+    keys=None,
     percentiles=(0.05, 0.25, 0.5, 0.75, 0.95),
     eps=None,
     delta=0.0,
@@ -59,6 +67,15 @@ def dp_describe(
         rows.
     percentiles : array-like of float, default=(0.05, 0.25, 0.5, 0.75, 0.95)
         Which quantiles: distinct, each strictly between 0 and 1.
+    by : str, list of str or None, default=None
+        The column, or columns, whose values divide the rows into segments, such as regions. Each
+        segment is described, and all segments together cost what one costs. These columns are not
+        described.
+    keys : list, "private" or None, default=None
+        The segments, with `by`: a list of public values of the column, never taken from the data,
+        or of tuples for several columns. Rows with other values are ignored, and a value that does
+        not occur gets what an empty column gets. "private" finds the keys at the price of a fifth
+        of eps and all of `delta`, which must be larger than 0. It leaves out rare ones.
     eps : float or None, default=None
         Privacy budget of the whole description, which the columns share equally. None means 1.0,
         unless `rho` is given.
@@ -94,6 +111,8 @@ def dp_describe(
         numbers, at least 0; they get a fifth of the budget. For polars it is a polars DataFrame
         with the labels of the rows in a column "statistic", for all else one of pandas, which has
         to be installed. A column of dates holds dates, as objects in pandas and as text in polars.
+        With `by` it has a row for each key, and pairs of a column and a statistic as columns, like
+        ``DataFrame.groupby(...).describe()``. For polars the keys are columns.
     privacy : PrivacyLoss
         What the release cost. Only if `return_privacy`.
 
@@ -127,6 +146,7 @@ def dp_describe(
     75%       48.00   43270.0
     95%       59.95  115050.0
     """
+    check_by_and_keys(by, keys)
     probabilities = np.sort(checked_probabilities(percentiles, "percentiles").ravel())
     if np.any(np.diff(probabilities) == 0):
         raise ValueError(f"percentiles must be distinct, got {shown(percentiles)}.")
@@ -139,10 +159,11 @@ def dp_describe(
 
     with no_data_in_frames():
         refuse_private_rows(prior, table)
-        collection = _quantities_in(table, groups)
-        typed_rows = checked_table(collection.typed_rows())
+        by = _names_in(by)
+        if by:
+            _check_source_of_segments(table, keys)
+        typed_rows, source = _typed_rows_and_source(table, groups, by, n_jobs)
         check_container(typed_rows)
-        source = collection.source(typed_rows, n_jobs)
 
         columns = _columns(typed_rows, probabilities, bounds, decimals, prior)
         request = Request(
@@ -153,16 +174,25 @@ def dp_describe(
             neighbours=neighbours_of(groups),
             has_ledger=ledger is not None,
         )
-        plan = plan_description(request)
+        facts = {"what": "dp_describe", "columns": _public_columns(typed_rows)}
+        detail = f"{probabilities.size} quantiles and a count"
+        if by:
+            found = release_segments(
+                request, keys, len(by), source, ledger, randomness, detail=detail, **facts
+            )
+            warn_of_noisy_segments(found)
+            description = make_segmented_description(
+                typed_rows,
+                probabilities,
+                by,
+                found.keys,
+                found.description.counts,
+                found.description.values,
+            )
+            return (description, found.loss) if return_privacy else description
 
-        paid = pay(
-            plan,
-            ledger,
-            randomness,
-            what="dp_describe",
-            columns=_public_columns(typed_rows),
-            detail=f"{probabilities.size} quantiles and a count",
-        )
+        plan = plan_description(request)
+        paid = pay(plan, ledger, randomness, detail=detail, **facts)
         released = release(paid, source)
 
     warn_of_noisy_description(
@@ -171,6 +201,45 @@ def dp_describe(
     warn_of_large_delta(paid.loss.delta, released.counts.max(initial=1))
     description = make_description(typed_rows, probabilities, released.counts, released.values)
     return (description, paid.loss) if return_privacy else description
+
+
+def _names_in(by):
+    """Return the names of the columns of labels: a list, empty for None."""
+    if by is None:
+        return []
+    return list(by) if isinstance(by, (list, tuple)) else [by]
+
+
+def _check_source_of_segments(table, keys):
+    """Raise if a container cannot be divided into segments."""
+    if hasattr(table, "__next__") and isinstance(keys, str):
+        raise ValueError(
+            'keys must be a list of public keys for an iterator of batches, got "private": the '
+            "batches are read once, and the keys would have to be found before."
+        )
+    library = library_of(table)
+    if library in ("dask", "dask_expr", "pyspark"):
+        raise TypeError(
+            f"by needs a table in memory or an iterator of batches, got a table of {library}: pass "
+            "its partitions as batches."
+        )
+
+
+def _typed_rows_and_source(table, groups, by, n_jobs):
+    """Return a table with the types of the columns that are described, and their source."""
+    if by and hasattr(table, "__next__"):
+        if groups is not None:
+            BatchesOfQuantities.of(table, groups)  # it raises
+        batches = SegmentedBatches.of(table, by, n_jobs)
+        return checked_table(batches.typed_rows()), batches
+
+    labels = None
+    if by:
+        labels, table = labels_and_others(table, by)
+    collection = _quantities_in(table, groups)
+    typed_rows = checked_table(collection.typed_rows())
+    source = collection.source(typed_rows, n_jobs)
+    return typed_rows, SegmentedTable(source, labels) if by else source
 
 
 def _quantities_in(table, groups):

@@ -66,6 +66,31 @@ def warn_of_noisy_description(plan, counts, names, labels):
         _warn(_entries_of_columns(noisy_labels, len(names)), quantiles)
 
 
+def warn_of_noisy_segments(released):
+    """Warn if entries of segments are mostly noise: a `ReleasedSegments`. The text names them."""
+    plan = released.plan
+    quantiles = judged_plan(plan.quantiles)
+    columns = quantiles.map_columns(lambda *of_column: of_column)
+    counts = released.description.counts.reshape(len(columns), len(released.keys))
+
+    noisy = dict.fromkeys(
+        key
+        for of_column, noise, column in zip(counts, plan.count_noises, columns, strict=True)
+        for key, count in zip(released.keys, of_column, strict=True)
+        if _is_any_noisy(count, noise, column)
+    )
+    if noisy:
+        words = [repr(key[0] if len(key) == 1 else key) for key in noisy]
+        named = ", ".join(words) if len(words) <= MOST_NAMED else f"{len(words)} of them"
+        _warn(f"entries of the segments {named}", quantiles)
+
+
+def _is_any_noisy(count, noise, column):
+    """Return whether a quantile of a column with this count is mostly noise."""
+    n_rows = less_by_noise(float(max(count, 1)), noise)
+    return np.any(errors_of_entries(*column, n_rows) > TOO_FAR_OFF)
+
+
 def _entries(labels, is_noisy):
     """Return the names of the noisy entries of one column in words."""
     noisy = [label for label, is_one in zip(labels, is_noisy, strict=True) if is_one]

@@ -1,5 +1,6 @@
 """Private quantiles of one column, and a private stand-in for it."""
 
+from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
@@ -10,20 +11,29 @@ from dpq_sklearn.dates import ColumnKind, nearest_dates
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
+from dpq_sklearn.reading.descriptions import check_library_of, make_segmented_quantiles
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.priors import prior_of_column, refuse_private_rows
 from dpq_sklearn.reading.schema import dtypes_of, within_schema
+from dpq_sklearn.reading.segments import SegmentedTable, columns_of_segments
 from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, CountRole, Request
-from dpq_sklearn.statistics.noise_warning import warn_of_noisy_points, warn_of_noisy_quantiles
+from dpq_sklearn.statistics.noise_warning import (
+    warn_of_noisy_points,
+    warn_of_noisy_quantiles,
+    warn_of_noisy_segments,
+)
+from dpq_sklearn.statistics.segments import check_by_and_keys, release_segments
 
 
 def dp_quantiles(
     x,
     q,
     *,
+    by=None,
+    keys=None,
     eps=None,
     delta=0.0,
     rho=None,
@@ -48,6 +58,12 @@ def dp_quantiles(
         ignored, infinities are clipped.
     q : float or array-like of float
         Quantiles, each strictly between 0 and 1, in any order and shape, repeated or not.
+    by : array-like of shape (n_samples,), table or None, default=None
+        Labels that divide the rows into segments, such as regions, or a table of several columns of
+        labels. The quantiles of each segment are released, and all segments together cost what one
+        costs.
+    keys : list, "private" or None, default=None
+        The segments, with `by`, as in :func:`dp_describe`.
     eps : float or None, default=None
         Privacy budget of the whole release. None means 1.0, unless `rho` is given.
     delta : float, default=0.0
@@ -87,6 +103,8 @@ def dp_quantiles(
     quantiles : float or ndarray of the shape of `q`
         Monotone in `q`. For dates it is a `datetime64` (in UTC if `x` has a time zone), for
         durations a `timedelta64`.
+        With `by` the result is a DataFrame with a row for each key: its noisy count, and its
+        quantiles in ascending order. It is of polars if `x` is, otherwise of pandas.
     privacy : PrivacyLoss
         What the release cost. Only if `return_privacy`.
 
@@ -115,20 +133,24 @@ def dp_quantiles(
     >>> dp_quantiles(ages, [0.25, 0.5, 0.75], eps=1.0, random_state=0)
     array([32., 40., 48.])
     """
+    check_by_and_keys(by, keys)
     probabilities = checked_probabilities(q, "q")
     ascending, inverse = np.unique(probabilities, return_inverse=True)
-    released, values, loss = _released_quantiles(
-        x,
-        ascending,
-        budget=TotalBudget(eps, delta, rho),
-        bounds=bounds,
-        decimals=decimals,
-        prior=prior,
-        mechanism=mechanism,
-        groups=groups,
-        random_state=random_state,
-        ledger=ledger,
-    )
+    asked = {
+        "budget": TotalBudget(eps, delta, rho),
+        "bounds": bounds,
+        "decimals": decimals,
+        "prior": prior,
+        "mechanism": mechanism,
+        "groups": groups,
+        "random_state": random_state,
+        "ledger": ledger,
+    }
+    if by is not None:
+        table, loss = _released_by_segment(x, ascending, by, keys, **asked)
+        return (table, loss) if return_privacy else table
+
+    released, values, loss = _released_quantiles(x, ascending, **asked)
     warn_of_noisy_quantiles(released, [f"{probability:.6g}" for probability in ascending])
 
     values = values[inverse.reshape(probabilities.shape)]
@@ -211,16 +233,57 @@ return_privacy
     return (points, loss) if return_privacy else points
 
 
-def _released_quantiles(
-    x, ascending, *, budget, bounds, decimals, prior, mechanism, groups, random_state, ledger
-):
+def _released_quantiles(x, ascending, *, random_state, ledger, **asked):
     """Return the `Release` of ascending quantiles and a count, its values or dates, the loss."""
+    randomness = make_randomness(random_state)
+    source, kind, request = _source_and_request(
+        x, ascending, has_ledger=ledger is not None, **asked
+    )
+    plan = plan_quantiles(replace(request, count=CountRole.BESIDE))
+
+    detail = f"{ascending.size} quantiles and a count"
+    paid = pay(plan, ledger, randomness, what="dp_quantiles", columns=1, detail=detail)
+    with no_data_in_frames():
+        released = release(paid, source)
+
+    (values,) = released.values
+    if kind is not ColumnKind.NUMBER:
+        values = nearest_dates(values, kind)
+    return released, values, paid.loss
+
+
+def _released_by_segment(x, ascending, by, keys, *, random_state, ledger, **asked):
+    """Return the table of counts and quantiles of each segment, and the loss."""
+    randomness = make_randomness(random_state)
+    source, _, request = _source_and_request(x, ascending, has_ledger=ledger is not None, **asked)
+    with no_data_in_frames():
+        labels = columns_of_segments(by, len(source.X))
+        check_library_of(source.X)
+        found = release_segments(
+            request,
+            keys,
+            len(labels),
+            SegmentedTable(source, labels),
+            ledger,
+            randomness,
+            what="dp_quantiles",
+            columns=1,
+            detail=f"{ascending.size} quantiles and a count",
+        )
+    warn_of_noisy_segments(found)
+    table = make_segmented_quantiles(source.X, ascending, by, found.keys, found.description)
+    return table, found.loss
+
+
+def _source_and_request(
+    x, ascending, *, budget, bounds, decimals, prior, mechanism, groups, has_ledger
+):
+    """Check all arguments; return the source of a column, its kind, and what is asked for."""
     checked_mechanism(mechanism)
     checked_bounds(bounds)
     is_schema = isinstance(decimals, str) and decimals == "schema"
     if not is_schema:
         decimals = checked_decimals(decimals)
-    randomness = make_randomness(random_state)
 
     with no_data_in_frames():
         refuse_private_rows(prior, x)  # of lists checks make arrays, which are new objects
@@ -238,17 +301,6 @@ def _released_quantiles(
         budget=budget,
         mechanism_name=mechanism,
         neighbours=neighbours_of(groups),
-        count=CountRole.BESIDE,
-        has_ledger=ledger is not None,
+        has_ledger=has_ledger,
     )
-    plan = plan_quantiles(request)
-
-    detail = f"{ascending.size} quantiles and a count"
-    paid = pay(plan, ledger, randomness, what="dp_quantiles", columns=1, detail=detail)
-    with no_data_in_frames():
-        released = release(paid, Table(x, groups=groups))
-
-    (values,) = released.values
-    if kind is not ColumnKind.NUMBER:
-        values = nearest_dates(values, kind)
-    return released, values, paid.loss
+    return Table(x, groups=groups), kind, request

@@ -41,9 +41,14 @@ class BatchesOfQuantities:
         yield self.first, None
         for batch in self.following:
             table = table_of_quantities(batch)
-            if names_of(table) != names:
-                raise ValueError(
-                    "all batches must have the same columns of numbers in the same order, got "
-                    f"{names!r} and {names_of(table)!r}."
-                )
+            check_names_of_batch(names, table)
             yield table, None
+
+
+def check_names_of_batch(names, table):
+    """Raise if the columns of a batch have other names than those of the first batch."""
+    if names_of(table) != names:
+        raise ValueError(
+            "all batches must have the same columns of numbers in the same order, got "
+            f"{names!r} and {names_of(table)!r}."
+        )
