@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dpq_sklearn import PrivacyLedger, dp_describe, dp_quantiles
+from dpq_sklearn import PrivacyLedger, PrivacyNoiseWarning, dp_describe, dp_quantiles
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.reading.groups import weights_of_rows
@@ -26,6 +26,7 @@ from dpq_sklearn.releases.plans import plan_description
 from tests.enumeration import aq_distribution, renyi_divergence, tiny_grid, worst_log_ratio
 from tests.planning import request_of
 
+pytestmark = pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")
 QUARTILES = (0.25, 0.5, 0.75)
 MEDIAN = (0.5,)
 
@@ -376,3 +377,17 @@ def test_segments_are_as_many_times_more_accurate_as_a_loop_over_them(rng):
         in_a_loop.append(rank_errors(loop))
     # The count of each segment takes a fifth of the budget.
     assert np.mean(in_a_loop) > 0.7 * n_segments * np.mean(at_once)
+
+
+def test_small_segments_are_named_in_the_warning(survey):
+    survey = survey[survey.region != "east"]
+    with pytest.warns(PrivacyNoiseWarning, match="of the segments 'east', 'west'"):
+        dp_describe(survey[["region", "age"]], by="region", keys=["north", "east", "west"])
+    with pytest.warns(PrivacyNoiseWarning, match=r"of the segments \('east', 1\)"):
+        dp_quantiles(
+            survey["age"],
+            0.5,
+            by=survey[["region", "sex"]],
+            keys=[("east", 1), ("north", 1)],
+            random_state=0,
+        )
