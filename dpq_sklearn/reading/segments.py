@@ -11,7 +11,7 @@ That is why all segments together cost what one of them costs.
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -173,7 +173,7 @@ class SegmentedSource(Protocol):
         A person counts once, with the key that most of their rows have.
         """
 
-    def read_segments(self, grid, segments: Segments) -> Records:
+    def read_segments(self, grid, segments: Segments) -> Any:
         """Return the records of all segments of the first column, then of the second, ..."""
 
 

@@ -12,8 +12,8 @@ from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.checks import shown
 from dpq_sklearn.engine.random import Randomness
 from dpq_sklearn.mechanisms.partition_selection import PartitionSelection
-from dpq_sklearn.reading.segments import MOST_SEGMENTS, Segments
-from dpq_sklearn.releases.plans import Description, DescriptionPlan, plan_description
+from dpq_sklearn.reading.segments import MOST_SEGMENTS, SegmentedSource, Segments
+from dpq_sklearn.releases.plans import Description, DescriptionPlan, Records, plan_description
 from dpq_sklearn.releases.request import Request
 
 # The share of eps that finds the keys. With eps=1 and delta=1e-6, segments of about 65 records are
@@ -41,11 +41,11 @@ class PublicSegmentPlan:
         """That of one description, by the proof of `DescriptionPlan.draw`."""
         return self.description.loss
 
-    def read(self, source):
+    def read(self, source: SegmentedSource) -> Records:
         """Return the records of all segments."""
         return source.read_segments(self.description.quantiles.grid, self.segments)
 
-    def draw(self, records, randomness: Randomness) -> SegmentedDescription:
+    def draw(self, records: Records, randomness: Randomness) -> SegmentedDescription:
         """Return the description of each segment.
 
         Privacy
@@ -63,11 +63,11 @@ class PrivateSegmentPlan:
     description: DescriptionPlan
     loss: PrivacyLoss
 
-    def read(self, source):
+    def read(self, source: SegmentedSource) -> SegmentedSource:
         """Return the source: which segments are read depends on the keys that are found."""
         return source
 
-    def draw(self, source, randomness: Randomness) -> SegmentedDescription:
+    def draw(self, source: SegmentedSource, randomness: Randomness) -> SegmentedDescription:
         """Return the keys that are found, and the description of each segment.
 
         Privacy
@@ -87,7 +87,7 @@ class PrivateSegmentPlan:
         return SegmentedDescription(segments.keys, self.description.draw(records, randomness))
 
 
-def _array_of(counts):
+def _array_of(counts: dict[tuple[Hashable, ...], int]) -> np.ndarray:
     return np.array(list(counts.values()), dtype=np.int64)
 
 

@@ -9,7 +9,12 @@ from dpq_sklearn.reading.segments import checked_keys
 from dpq_sklearn.releases.plans import Description, DescriptionPlan
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Request
-from dpq_sklearn.releases.segments import plan_private_segments, plan_public_segments
+from dpq_sklearn.releases.segments import (
+    PrivateSegmentPlan,
+    PublicSegmentPlan,
+    plan_private_segments,
+    plan_public_segments,
+)
 
 PRIVATE = "private"
 
@@ -41,6 +46,7 @@ def release_segments(
     request: Request, keys, n_label_columns: int, source, ledger, randomness, *, detail, **facts
 ) -> ReleasedSegments:
     """Plan, pay, read and draw the description of each segment."""
+    plan: PrivateSegmentPlan | PublicSegmentPlan
     if isinstance(keys, str):
         plan = plan_private_segments(request)
         about_keys = "for segments found privately"
