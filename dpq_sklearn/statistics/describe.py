@@ -37,9 +37,9 @@ from dpq_sklearn.statistics.segments import check_by_and_keys, release_segments
 def dp_describe(
     table,
     *,
+    percentiles=(0.05, 0.25, 0.5, 0.75, 0.95),
     by=None,
     keys=None,
-    percentiles=(0.05, 0.25, 0.5, 0.75, 0.95),
     eps=None,
     delta=0.0,
     rho=None,
