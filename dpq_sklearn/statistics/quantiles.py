@@ -146,11 +146,12 @@ def dp_quantiles(
         "random_state": random_state,
         "ledger": ledger,
     }
-    if by is not None:
-        table, loss = _released_by_segment(x, ascending, by, keys, **asked)
-        return (table, loss) if return_privacy else table
+    with no_data_in_frames():
+        if by is not None:
+            table, loss = _released_by_segment(x, ascending, by, keys, **asked)
+            return (table, loss) if return_privacy else table
 
-    released, values, loss = _released_quantiles(x, ascending, **asked)
+        released, values, loss = _released_quantiles(x, ascending, **asked)
     warn_of_noisy_quantiles(released, [f"{probability:.6g}" for probability in ascending])
 
     values = values[inverse.reshape(probabilities.shape)]
@@ -217,18 +218,19 @@ return_privacy
     """
     if isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 1:
         raise ValueError(f"n_samples must be an integer >= 1, got {shown(n_samples)}.")
-    released, points, loss = _released_quantiles(
-        x,
-        (np.arange(n_samples) + 0.5) / n_samples,
-        budget=TotalBudget(eps, delta, rho),
-        bounds=bounds,
-        decimals=decimals,
-        prior=prior,
-        mechanism=mechanism,
-        groups=groups,
-        random_state=random_state,
-        ledger=ledger,
-    )
+    with no_data_in_frames():
+        released, points, loss = _released_quantiles(
+            x,
+            (np.arange(n_samples) + 0.5) / n_samples,
+            budget=TotalBudget(eps, delta, rho),
+            bounds=bounds,
+            decimals=decimals,
+            prior=prior,
+            mechanism=mechanism,
+            groups=groups,
+            random_state=random_state,
+            ledger=ledger,
+        )
     warn_of_noisy_points(released)
     return (points, loss) if return_privacy else points
 
@@ -243,8 +245,7 @@ def _released_quantiles(x, ascending, *, random_state, ledger, **asked):
 
     detail = f"{ascending.size} quantiles and a count"
     paid = pay(plan, ledger, randomness, what="dp_quantiles", columns=1, detail=detail)
-    with no_data_in_frames():
-        released = release(paid, source)
+    released = release(paid, source)
 
     (values,) = released.values
     if kind is not ColumnKind.NUMBER:
@@ -256,20 +257,19 @@ def _released_by_segment(x, ascending, by, keys, *, random_state, ledger, **aske
     """Return the table of counts and quantiles of each segment, and the loss."""
     randomness = make_randomness(random_state)
     source, _, request = _source_and_request(x, ascending, has_ledger=ledger is not None, **asked)
-    with no_data_in_frames():
-        labels = columns_of_segments(by, len(source.X))
-        check_library_of(source.X)
-        found = release_segments(
-            request,
-            keys,
-            len(labels),
-            SegmentedTable(source, labels),
-            ledger,
-            randomness,
-            what="dp_quantiles",
-            columns=1,
-            detail=f"{ascending.size} quantiles and a count",
-        )
+    labels = columns_of_segments(by, len(source.X))
+    check_library_of(source.X)
+    found = release_segments(
+        request,
+        keys,
+        len(labels),
+        SegmentedTable(source, labels),
+        ledger,
+        randomness,
+        what="dp_quantiles",
+        columns=1,
+        detail=f"{ascending.size} quantiles and a count",
+    )
     warn_of_noisy_segments(found)
     table = make_segmented_quantiles(source.X, ascending, by, found.keys, found.description)
     return table, found.loss
@@ -285,16 +285,15 @@ def _source_and_request(
     if not is_schema:
         decimals = checked_decimals(decimals)
 
-    with no_data_in_frames():
-        refuse_private_rows(prior, x)  # of lists checks make arrays, which are new objects
-        x = checked_column(x)
-        if groups is not None:
-            groups = checked_groups(groups, len(x))
-        (kind,) = kinds_of_columns(x)
-        bounds = checked_bounds(bounds, kind)
-        if is_schema:
-            (bounds,), (decimals,) = within_schema(dtypes_of(x), [bounds])
-        prior = prior_of_column(prior, x)
+    refuse_private_rows(prior, x)  # of lists checks make arrays, which are new objects
+    x = checked_column(x)
+    if groups is not None:
+        groups = checked_groups(groups, len(x))
+    (kind,) = kinds_of_columns(x)
+    bounds = checked_bounds(bounds, kind)
+    if is_schema:
+        (bounds,), (decimals,) = within_schema(dtypes_of(x), [bounds])
+    prior = prior_of_column(prior, x)
 
     request = Request(
         columns=[Column(ascending, bounds, decimals, prior)],
