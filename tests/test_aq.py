@@ -16,7 +16,7 @@ from dpq_sklearn.accounting.budgets import Budget
 from dpq_sklearn.accounting.optimal_composition import adaptive_delta
 from dpq_sklearn.engine.exponential import Scores, StepMeasure
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.engine.pairs import PairScores
+from dpq_sklearn.engine.pairs import DistanceSlopes, Line, PairScores
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
@@ -363,10 +363,14 @@ def test_whole_cells_in_all_nodes_would_not_be_private(monkeypatch):
 
 def spread_slopes(q1, q2, sensitivity):
     """Another distance of a pair: the largest of |a|, |b| and |b - a|, over its sensitivity."""
-    slopes = np.zeros((2, 5, q1.size))
-    slopes[:, :3, :] = np.array([[1, 1, 0], [-1, 0, 1]])[:, :, None]
-    slopes[[0, 1], [3, 4]] = 1.0
-    return slopes / sensitivity
+    steep = np.ones_like(q1) / sensitivity
+    return DistanceSlopes(
+        up_down=Line(steep, -steep),
+        up_up=Line(steep, 0 * steep),
+        down_up=Line(0 * steep, steep),
+        a_alone=steep,
+        b_alone=steep,
+    )
 
 
 @pytest.mark.parametrize("quantiles", [[0.2, 0.9], [0.3, 0.4], [0.2, 0.4, 0.6, 0.8]])

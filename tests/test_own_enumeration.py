@@ -247,11 +247,10 @@ def test_the_enumeration_on_lattices_would_betray_a_wrong_sensitivity(
 ):
     """A score that is a tenth too steep, as a sensitivity would be that is too small."""
     right = scores.of.__func__
-    steepness = "eta" if scores is Scores else "slopes"
 
     def wrong(cls, nodes, per_cell):
         found = right(cls, nodes, per_cell)
-        return replace(found, **{steepness: 1.1 * getattr(found, steepness)})
+        return replace(found, eta=1.1 * found.eta)
 
     def worst():
         draws, pairs = draws_on(

@@ -76,6 +76,13 @@ def scores_of(q, eta=1.0):
     )
 
 
+def slopes_in_a_and_b(slopes):
+    """All slopes as an array (2, 5, n_pairs): those in a of all functions, then those in b."""
+    lines = [slopes.up_down, slopes.up_up, slopes.down_up]
+    lines += [(slopes.a_alone, 0 * slopes.a_alone), (0 * slopes.b_alone, slopes.b_alone)]
+    return np.array(lines).swapaxes(0, 1)
+
+
 def distance(a, b, q):
     """The definition: the least sum over M, which is where one of the parts is exact."""
     shares = np.diff([0, *q, 1])
@@ -118,7 +125,7 @@ def test_distance_of_a_box_is_the_least_in_it(q, rng):
 def test_no_record_changes_a_distance_by_more_than_its_weight(q):
     """The functions of which it is the maximum: a record in one part, or shared by all of them."""
     q1, q2 = q
-    slopes = distance_slopes(*np.array(q)[:, None])[:, :, 0]
+    slopes = slopes_in_a_and_b(distance_slopes(*np.array(q)[:, None]))[:, :, 0]
     changes = slopes.T @ np.array([(1 - q1, 1 - q2), (-q1, 1 - q2), (-q1, -q2)]).T
     assert np.all(np.abs(changes) <= 1 + 1e-12)
     # As the functions of one quantile alone are, and some of two: none could be larger.
@@ -361,7 +368,8 @@ def real_pairs(ranks, lo, hi, q, eps, is_leaf):
 def exact_exponent(scores, pair, eta, box):
     """eta D of a box of exact errors, with the very slopes in use, which are public."""
     slopes = [
-        [Fraction(slope) for slope in of_one] for of_one in scores.slopes[:, :, pair].tolist()
+        [Fraction(slope) for slope in of_one]
+        for of_one in slopes_in_a_and_b(scores.slopes)[:, :, pair].tolist()
     ]
     values = [0]
     for of_a, of_b in zip(*slopes, strict=True):

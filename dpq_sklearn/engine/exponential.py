@@ -232,39 +232,42 @@ def _ranks_at_edges(before, after, subs, per_cell, ticks_per_weight):
 
 
 def node_runs(ranks, nodes, scores, look_ups):
-    """Return the runs of each node: its look-ups and the segments of its base measure cut it.
+    """Return the runs of each node, which its look-ups and the segments of its base measure cut.
 
     A node has ``n_look_ups - 1 + n_segments - 1`` runs, many of them empty.
     """
     measure = nodes.measure
     per_cell = nodes.places_per_cell[:, None]
-
     look_up_cuts, cut_ranks = _cuts_of_look_ups(ranks, nodes, scores, look_ups)
     measure_before = _measure_before(ranks.grid, look_up_cuts, per_cell, nodes.column[:, None])
-    n_look_ups = look_up_cuts.shape[1]
 
-    # A node may begin or end inside a cell, its segments do not: they are cut off.
+    # A node may begin or end inside a cell. Segments consist of whole cells, so they are clipped.
     cuts = _append_clipped(look_up_cuts, per_cell * measure.cuts[:, 1:-1])
     before = _append_clipped(measure_before, per_cell * measure.before[:, 1:-1])
-
     order = cuts.argsort(axis=1, kind="stable")
-    cuts = taken_by_node(cuts, order)
     before = taken_by_node(before, order)
 
-    # Up to a run's start `n_before` cuts are look-ups, and the others begin segments: the first
-    # number picks the run's ranks, the second its density.
-    n_before = (order < n_look_ups).cumsum(axis=1)[:, :-1]
-    look_up = np.minimum(n_before - 1, n_look_ups - 2)
-    segment = np.arange(1, order.shape[1]) - n_before
-    densities = taken_by_node(measure.densities, segment)
+    look_up, segment = _look_ups_and_segments(order, n_look_ups=look_up_cuts.shape[1])
     has_rings = isinstance(measure, RingMeasure)
     return Runs(
-        cuts=cuts,
-        measures=(before[:, 1:] - before[:, :-1]) * densities,
+        cuts=taken_by_node(cuts, order),
+        measures=(before[:, 1:] - before[:, :-1]) * taken_by_node(measure.densities, segment),
         low_ranks=taken_by_node(cut_ranks, look_up),
         high_ranks=taken_by_node(cut_ranks, look_up + 1),
         rings=taken_by_node(measure.rings, segment) if has_rings else None,
     )
+
+
+def _look_ups_and_segments(order, n_look_ups):
+    """Return the last look-up at or before each run, and the segment that contains the run.
+
+    `order` sorts the cuts of each node, of which the first `n_look_ups` are look-ups and the others
+    begin segments. All arrays have a row for each node.
+    """
+    n_before = (order < n_look_ups).cumsum(axis=1)[:, :-1]
+    look_up = np.minimum(n_before - 1, n_look_ups - 2)
+    segment = np.arange(1, order.shape[1]) - n_before
+    return look_up, segment
 
 
 def taken_by_node(array, index):
@@ -284,30 +287,37 @@ def _append_clipped(of_look_ups, of_segments):
 def _cuts_of_look_ups(ranks, nodes, scores, look_ups):
     """Return ascending places that cut the nodes, and the ranks at their lower edges.
 
-    They are the two ends of each node and of the places that hold the ranks looked up: both arrays
-    are (n_nodes, 2 + 2 * n_ranks).
+    The cuts are the two ends of each node, and the two ends of each place that holds a looked-up
+    rank. Both arrays are (n_nodes, 2 + 2 * n_ranks).
     """
     wanted = _ranks_to_look_up(nodes, scores, look_ups)
+    places, low, high = _places_at_ranks(ranks, nodes, wanted)
+
+    positions_per_place = ranks.grid.positions_per_cell // nodes.places_per_cell
+    start = nodes.lo // positions_per_place
+    end = nodes.hi // positions_per_place + 1
+
+    # Several look-ups may fall on one place, and a place may stick out of its node. Such cuts make
+    # empty runs: cuts and ranks are clipped in the same way.
+    cuts = _in_turns(start, places, places + 1, end)
+    cuts = np.minimum(np.maximum(cuts, start[:, None]), end[:, None])
+    cut_ranks = _in_turns(nodes.lo_rank, low, high, nodes.hi_rank)
+    return np.maximum.accumulate(cuts, axis=1), np.maximum.accumulate(cut_ranks, axis=1)
+
+
+def _places_at_ranks(ranks, nodes, wanted):
+    """Return the places that hold these ranks, and the ranks at their edges: (n_nodes, n_ranks)."""
     ticks = ranks.grid.positions_per_cell
     cells, before, after = ranks.locate(nodes.column[:, None], wanted // ticks)
 
-    # The place in its cell of each rank: the weight of a cell is spread evenly over its places.
+    # The weight of a cell is spread evenly over its places.
     per_cell = nodes.places_per_cell[:, None]
     ticks_of_place = (after - before) * (ticks // per_cell)
     subs = (wanted - ticks * before) // np.maximum(ticks_of_place, 1)
     subs = np.minimum(np.maximum(subs, 0), per_cell - 1)
-    places = per_cell * cells + subs
-
-    # Look-ups of one place, or of one that sticks out, make empty runs: cuts and ranks move alike.
-    positions_per_place = ticks // nodes.places_per_cell
-    start = nodes.lo // positions_per_place
-    end = nodes.hi // positions_per_place + 1
-    cuts = _in_turns(start, places, places + 1, end)
-    cuts = np.minimum(np.maximum(cuts, start[:, None]), end[:, None])
 
     low, high = _ranks_at_edges(before, after, subs, per_cell, ticks)
-    cut_ranks = _in_turns(nodes.lo_rank, low, high, nodes.hi_rank)
-    return np.maximum.accumulate(cuts, axis=1), np.maximum.accumulate(cut_ranks, axis=1)
+    return per_cell * cells + subs, low, high
 
 
 def _ranks_to_look_up(nodes, scores, look_ups):
@@ -385,24 +395,22 @@ def draw_by_measure(start, end, per_cell, grid, columns, randomness):
         np.array((first, first + 1, last, last + 1)), columns
     )
 
-    # How many units of measure the places of the first cell have, those of the last one if that is
-    # another, and those of all cells between.
+    # The units of measure 0, 1, ... belong to the places of the first cell, then to those of the
+    # last cell if it is another one, then to those of all cells between.
     of_first = after_first - before_first
     of_last = after_last - before_last
     units_of_first = of_first * (np.minimum(end, (first + 1) * per_cell) - start)
     units_of_last = of_last * np.where(last > first, end - last * per_cell, 0)
     units_between = per_cell * np.maximum(before_last - after_first, 0)
+    ends = np.cumsum((units_of_first, units_of_last, units_between), axis=0)
 
-    # The units 0, 1, ... are numbered in this order.
-    unit = randomness.integers_below(units_of_first + units_of_last + units_between)
-    places = start + unit // of_first
+    # A search for the unit among the ends of these three stretches.
+    unit = randomness.integers_below(ends[-1])
+    stretch = (ends[:-1] <= unit).sum(axis=0)
+    unit -= np.choose(stretch, (0, ends[0], ends[1]))
 
-    unit -= units_of_first
-    in_last = unit >= 0
-    places[in_last] = (last * per_cell + unit // of_last)[in_last]
-
-    unit -= units_of_last
-    between = (unit >= 0).nonzero()[0]
+    places = np.where(stretch == 0, start + unit // of_first, last * per_cell + unit // of_last)
+    between = np.flatnonzero(stretch == 2)
     if between.size:
         units_of_cells, subs = np.divmod(unit[between], per_cell[between])
         cells = grid.cells_at(first[between] + 1, last[between], units_of_cells, columns[between])

@@ -30,6 +30,7 @@ Arrays of (2 * n_pairs,) or more have a row for each quantile: all lower ones, t
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,7 +75,7 @@ class PairScores:
     """``eta * D``, the exponent in the weight of a pair of places, for each pair node."""
 
     eta: np.ndarray  # (n_pairs,)
-    slopes: np.ndarray  # (2, 5, n_pairs): see `distance_slopes`
+    slopes: "DistanceSlopes"
     least_slope: np.ndarray  # (n_pairs,): D is at least that times |a| + |b|
     targets: Scores  # those of the two quantiles, each on its own: (2 * n_pairs,)
 
@@ -102,49 +103,98 @@ class PairScores:
     def of_boxes(self, a, b, pairs):
         """Return the least score with errors from a[0] to a[1] and from b[0] to b[1].
 
-        All steps are monotone, also in floating point: a box inside of another has no less.
+        All steps are monotone, also in floating point: a box inside another box has no lower score.
         """
-        of_a, of_b = self.slopes[:, :, pairs]
-        distance = np.maximum(of_a[3] * a[0], -of_a[3] * a[1])
-        distance = np.maximum(distance, np.maximum(of_b[4] * b[0], -of_b[4] * b[1]))
+        a_low, a_high = a
+        b_low, b_high = b
+        slopes = self.slopes.of_pairs(pairs)
+        up_down = slopes.up_down
+        up_up = slopes.up_up
+        down_up = slopes.down_up
 
-        # A function is least at the corner where a is low if it rises with a, else high; so is b.
-        for which, (of_low_a, of_low_b) in enumerate(((0, 1), (0, 0), (1, 0))):
-            least = of_a[which] * a[of_low_a] + of_b[which] * b[of_low_b]
-            greatest = of_a[which] * a[1 - of_low_a] + of_b[which] * b[1 - of_low_b]
+        # A linear function is least at the corner where an error is low if the function rises with
+        # it, and high if it falls. It is greatest at the opposite corner.
+        least_and_greatest = (
+            (slopes.a_alone * a_low, slopes.a_alone * a_high),
+            (slopes.b_alone * b_low, slopes.b_alone * b_high),
+            (up_down.at(a_low, b_high), up_down.at(a_high, b_low)),
+            (up_up.at(a_low, b_low), up_up.at(a_high, b_high)),
+            (down_up.at(a_high, b_low), down_up.at(a_low, b_high)),
+        )
+        distance = 0.0
+        for least, greatest in least_and_greatest:
             distance = np.maximum(distance, np.maximum(least, -greatest))
 
-        return self.eta[pairs] * np.maximum(distance, 0.0)
+        return self.eta[pairs] * distance
+
+
+class Line(NamedTuple):
+    """A linear function of the errors a and b, by its slopes: arrays (n_pairs,)."""
+
+    a: np.ndarray
+    b: np.ndarray
+
+    def at(self, a, b):
+        """Return its value at these errors."""
+        return self.a * a + self.b * b
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistanceSlopes:
+    """Five linear functions of the errors. D is the largest of them and of their opposites.
+
+    The last two matter only for the least distance in a box.
+    """
+
+    up_down: Line  # rises with a and falls with b
+    up_up: Line  # rises with both
+    down_up: Line  # falls with a and rises with b
+    a_alone: np.ndarray  # (n_pairs,), the slope in a of a function of a
+    b_alone: np.ndarray  # (n_pairs,)
+
+    def of_pairs(self, pairs):
+        """Return the functions of these pairs."""
+        return DistanceSlopes(
+            up_down=Line(self.up_down.a[pairs], self.up_down.b[pairs]),
+            up_up=Line(self.up_up.a[pairs], self.up_up.b[pairs]),
+            down_up=Line(self.down_up.a[pairs], self.down_up.b[pairs]),
+            a_alone=self.a_alone[pairs],
+            b_alone=self.b_alone[pairs],
+        )
 
 
 def distance_slopes(q1, q2):
-    """Return the slopes in a and in b of five functions, (2, 5, n_pairs).
+    """Return the `DistanceSlopes` of pairs of probabilities; arrays (n_pairs,).
 
-    D is the largest of them and of their opposites. Three rise with a and fall with b, rise with
-    both, and fall with a and rise with b. They are ``sum_j u_j c_j`` at the corners of the polygon
-    of all u, where one entry is 1, another one -1, and the third one follows; or, if that is not
-    in [-1, 1], it is the nearer one of these, and the entry of the largest part follows. The other
-    two are of a alone and of b alone: they matter only for the least distance in a box.
-
-    What privacy rests on: all entries of u are in [-1, 1], and ``sum_j p_j u_j = 0``.
+    What privacy rests on: every function is ``sum_j u_j c_j`` for a u in [-1, 1]^3 with
+    ``sum_j p_j u_j = 0`` (`_corner`).
     """
     shares = np.array((q1, q2 - q1, 1 - q2))
-    largest = shares.argmax(axis=0), np.arange(q1.size)
+    return DistanceSlopes(
+        up_down=_corner(shares, rising=0, falling=1, third=2),
+        up_up=_corner(shares, rising=0, falling=2, third=1),
+        down_up=_corner(shares, rising=1, falling=2, third=0),
+        a_alone=1 / np.maximum(q1, 1 - q1),
+        b_alone=1 / np.maximum(q2, 1 - q2),
+    )
 
-    slopes = np.zeros((2, 5, q1.size))
-    for which, (rising, falling, third) in enumerate(((0, 1, 2), (0, 2, 1), (1, 2, 0))):
-        u = np.empty_like(shares)
-        u[rising] = 1.0
-        u[falling] = -1.0
-        of_third = (shares[falling] - shares[rising]) / np.maximum(shares[third], 1 / Q_STEPS)
-        u[third] = np.clip(of_third, -1.0, 1.0)
-        u[largest] = 0.0
-        u[largest] = -(shares * u).sum(axis=0) / shares[largest]
-        slopes[:, which] = u[0] - u[1], u[1] - u[2]
 
-    slopes[0, 3] = 1 / np.maximum(q1, 1 - q1)
-    slopes[1, 4] = 1 / np.maximum(q2, 1 - q2)
-    return slopes
+def _corner(shares, *, rising, falling, third):
+    """Return ``sum_j u_j c_j`` at a corner of the polygon of all u, as a function of a and b.
+
+    One entry of u is 1 and another one -1, so the third follows from ``sum_j p_j u_j = 0``. If it
+    is not in [-1, 1], it is set to the nearer end, and the entry of the largest share follows.
+    """
+    u = np.empty_like(shares)
+    u[rising] = 1.0
+    u[falling] = -1.0
+    of_third = (shares[falling] - shares[rising]) / np.maximum(shares[third], 1 / Q_STEPS)
+    u[third] = np.clip(of_third, -1.0, 1.0)
+
+    largest = shares.argmax(axis=0), np.arange(shares.shape[1])
+    u[largest] = 0.0
+    u[largest] = -(shares * u).sum(axis=0) / shares[largest]
+    return Line(a=u[0] - u[1], b=u[1] - u[2])
 
 
 def draw(ranks, nodes, randomness):
@@ -276,27 +326,30 @@ class _Proposals:
         return cuts[self.n_pairs + pairs, upper + 1] <= cuts[pairs, lower]
 
     def _place(self, found, pairs, lower, upper, least_scores, chances):
-        """Keep proposed runs with these chances, and places drawn in them by their weights."""
+        """Keep proposed runs with these chances, and draw places in those that are kept."""
         is_kept = kept_by_chance(chances, self.randomness)
-        if not is_kept.any():
-            return
-        pairs = pairs[is_kept]
-        run = np.array((lower[is_kept], upper[is_kept])).ravel()
-        rows = np.concatenate((pairs, self.n_pairs + pairs))
+        if is_kept.any():
+            run = np.concatenate((lower[is_kept], upper[is_kept]))
+            self._place_in_runs(found, pairs[is_kept], run, least_scores[is_kept])
 
+    def _place_in_runs(self, found, pairs, run, least_scores):
+        """Draw places in runs by grid measure, and keep them with probability weight / bound.
+
+        `run` has the runs of v1 of all pairs, then those of v2.
+        """
+        rows = np.concatenate((pairs, self.n_pairs + pairs))
         start, end = self.runs.cuts[rows, [run, run + 1]]
         per_cell = self.nodes.places_per_cell[rows]
         columns = self.nodes.column[rows]
-        grid = self.ranks.grid
-        places = draw_by_measure(start, end, per_cell, grid, columns, self.randomness)
+        places = draw_by_measure(start, end, per_cell, self.ranks.grid, columns, self.randomness)
+
         low, high = rank_intervals(self.ranks, self.nodes, rows, places)
-        a, b = self.scores.errors(low, high, rows).reshape(2, 2, -1).swapaxes(0, 1)
-        chances = chances_to_keep(least_scores[is_kept], self.scores.of_boxes(a, b, pairs))
+        a, b = np.split(self.scores.errors(low, high, rows), 2, axis=1)
+        chances = chances_to_keep(least_scores, self.scores.of_boxes(a, b, pairs))
 
         places = places.reshape(2, -1)
         middles = (low + (high - low) // 2).reshape(2, -1)
-        is_kept = kept_by_chance(chances, self.randomness)
-        is_kept &= places[0] <= places[1]
+        is_kept = kept_by_chance(chances, self.randomness) & (places[0] <= places[1])
         found.keep(pairs[is_kept], places[:, is_kept], middles[:, is_kept])
 
 
