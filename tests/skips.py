@@ -27,7 +27,11 @@ OF_OTHER_EXTRAS = (
     ("", "distributed"),
     ("", "pyspark"),
     ("", "PySpark is not installed"),
+    ("spark", "unable to import module"),  # its docstrings
     ("", "the extra 'docs'"),
+    ("", "the extra 'spark'"),
+    ("", "the extra 'dask'"),
+    ("test_docs.py", "an extra of its own"),
     ("", "narwhals"),
     ("", "skrub is not installed"),
     ("test_pages_elsewhere.py", "another library"),
