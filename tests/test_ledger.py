@@ -116,7 +116,7 @@ def test_a_release_that_costs_nothing_decides_nothing(path):
 def test_ledgers_that_count_rho_or_pure_eps_refuse_a_release_that_has_neither(path):
     with pytest.raises(BudgetExceededError, match="no finite rho"):
         PrivacyLedger(path, rho=10.0).spend(ONLY_APPROXIMATE, what="categories")
-    with pytest.raises(BudgetExceededError, match="Make the ledger with a delta"):
+    with pytest.raises(BudgetExceededError, match="Create the ledger with a delta"):
         PrivacyLedger(eps=10.0).spend(ONLY_APPROXIMATE, what="categories")
     uncapped = PrivacyLedger()
     uncapped.spend(pure(1.0), what="a pure release")
@@ -310,7 +310,7 @@ def test_release_with_a_delta_fits_into_a_pure_budget_by_its_pure_eps_alone():
 
 def test_release_with_a_delta_never_fits_into_a_pure_budget(path):
     ledger = PrivacyLedger(path, eps=1.0)
-    with pytest.raises(BudgetExceededError, match="delta=0, so it counts the pure eps"):
+    with pytest.raises(BudgetExceededError, match="delta=0 counts the pure eps"):
         charge(ledger, PrivacyLoss(0.1, 1e-6, 0.001), what="fit")
 
 

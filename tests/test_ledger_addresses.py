@@ -16,8 +16,8 @@ from sklearn.base import clone
 from dpq_sklearn import DPKBinsDiscretizer, LedgerError, PrivacyLedger
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger import postgres
+from dpq_sklearn.ledger.__main__ import main
 from dpq_sklearn.ledger.addresses import is_address, secrets_of, split_address
-from dpq_sklearn.ledger.command_line import main
 from dpq_sklearn.ledger.ledger import charge, opened, store_at
 
 LOSS = PrivacyLoss(0.25, 0.0, 0.01)

@@ -392,7 +392,9 @@ def test_a_fit_with_a_delta_says_what_a_pure_ledger_counts_for_it(tmp_path, rng)
     assert f"eps_in_ledger={privacy.eps_in_ledger}" in repr(privacy)
     assert ledger.records()[0].eps_in_ledger == privacy.eps_in_ledger
     (note,) = plan.ledger_notes
-    assert f"counts eps={privacy.eps_in_ledger:g} for it, and not 1" in note and note in repr(plan)
+    assert f"counts eps={privacy.eps_in_ledger:g} for it instead of 1" in note and note in repr(
+        plan
+    )
     assert plan_search(DPKBinsDiscretizer(ledger=ledger), n_features=12).ledger_notes == ()
 
 

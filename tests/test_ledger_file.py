@@ -17,7 +17,7 @@ import pytest
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger import file as ledger_file
-from dpq_sklearn.ledger.command_line import main
+from dpq_sklearn.ledger.__main__ import main
 from dpq_sklearn.ledger.contents import Caps, LedgerError, new_summary
 from dpq_sklearn.ledger.file import FileStore
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge

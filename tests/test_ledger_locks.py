@@ -23,7 +23,7 @@ from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger import access as ledger_access
 from dpq_sklearn.ledger import file as ledger_file
 from dpq_sklearn.ledger import locks
-from dpq_sklearn.ledger import memory as ledger_memory
+from dpq_sklearn.ledger import store as ledger_memory
 from dpq_sklearn.ledger.contents import LedgerError
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge
 from tests.marks import slow

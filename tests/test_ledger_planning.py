@@ -377,7 +377,7 @@ def test_refused_candidates_of_one_price_share_one_short_traceback(data, cap):
     n_prices = 3 if cap < 0.25 else 2
     assert text.count("Traceback (most recent call last)") == n_prices
     assert text.count("cannot pay for Binner.fit, which would cost eps=1.5, delta=0") == 1
-    assert "ledger/file.py" not in text and "ledger/memory.py" not in text
+    assert "ledger/file.py" not in text and "ledger/store.py" not in text
 
 
 # Reservations

@@ -17,10 +17,9 @@ from dpq_sklearn import BudgetExceededError, DPKBinsDiscretizer, LedgerError, Pr
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.ledger import access as ledger_access
 from dpq_sklearn.ledger import postgres
-from dpq_sklearn.ledger.command_line import main
+from dpq_sklearn.ledger.__main__ import main
 from dpq_sklearn.ledger.ledger import charge, opened, store_at
-from dpq_sklearn.ledger.postgres import PostgresStore
-from dpq_sklearn.ledger.sql import owner_statements, role_statements
+from dpq_sklearn.ledger.postgres import PostgresStore, owner_statements, role_statements
 from tests.marks import slow
 from tests.postgres import Line, Server
 
@@ -670,7 +669,7 @@ def test_the_role_may_do_nothing_else(two_roles, server):
     ):
         with pytest.raises(refusals):
             server.run(statement, as_analyst)
-    with pytest.raises(LedgerError, match=r"permission denied.*grants what is needed"):
+    with pytest.raises(LedgerError, match=r"permission denied.*Ask the owner of the tables"):
         PrivacyLedger(as_analyst, name="another", eps=1.0)
     assert ledger.spent().eps == LOSS.eps
 

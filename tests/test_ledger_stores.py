@@ -29,12 +29,12 @@ from dpq_sklearn import (
 )
 from dpq_sklearn.accounting.losses import PrivacyLoss, best_composition
 from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.ledger import __main__ as command_line
 from dpq_sklearn.ledger import access as ledger_access
-from dpq_sklearn.ledger import command_line
 from dpq_sklearn.ledger import ledger as ledger_module
-from dpq_sklearn.ledger.command_line import main
+from dpq_sklearn.ledger.__main__ import main
 from dpq_sklearn.ledger.ledger import charge, opened, store_at
-from dpq_sklearn.ledger.sql import owner_statements, role_statements
+from dpq_sklearn.ledger.postgres import owner_statements, role_statements
 
 ROOT = Path(__file__).parents[1]
 STORES = ["memory", "file", "server"]

@@ -1,10 +1,11 @@
-"""Access to a ledger: everything that a release needs in order to be paid, and nothing else."""
+"""Access to a ledger: how a release is checked against the budget, reserved and committed."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
-from dpq_sklearn.accounting.losses import compose
+from dpq_sklearn.accounting.losses import PrivacyLoss, compose
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger.contents import (
     Contents,
@@ -15,30 +16,41 @@ from dpq_sklearn.ledger.contents import (
     readable_facts,
 )
 from dpq_sklearn.ledger.store import Store
-from dpq_sklearn.ledger.views import budget_left, eps_in_ledger, in_words, spent_of_caps
+from dpq_sklearn.ledger.views import (
+    BudgetLeft,
+    budget_left,
+    eps_in_ledger,
+    in_words,
+    spent_of_caps,
+)
+
+_Amounts = tuple[float, float, float, float]  # eps, delta, rho and pure eps
+_INFINITE: _Amounts = (math.inf,) * 4
 
 # Ten releases of 0.1 must fit into 1.0 although neither is exact in binary. A mechanism spends
 # 2^-16 less than it states, which is far more than the 2^-40 allowed here.
 _SLACK = 2.0**-40
-# By store, which ledger this process first met there: a path holds no id of its own.
-_FIRST_MET = {}
+# By store, the id of the ledger that this process first met there: a path holds no id of its own.
+_FIRST_MET: dict[Store, str] = {}
 # By store, the reservations of the with blocks that this process is in.
-_ACTIVE = {}
+_ACTIVE: dict[Store, list[str]] = {}
 
 
 class BudgetExceededError(ValueError):
-    """A release does not fit into what is left of a ledger's budget. Nothing was read or spent.
+    """The remaining budget of a ledger does not suffice for a release. Nothing was read or spent.
 
-    Its attributes are `asked`, the :class:`PrivacyLoss` of the release, and `left`, as
-    :meth:`PrivacyLedger.remaining` states it.
+    Its attributes are `asked`, the :class:`PrivacyLoss` of the release, and `left`, the result of
+    :meth:`PrivacyLedger.remaining`.
 
     See Also
     --------
     PrivacyLedger : The budget that is exceeded.
-    plan_search : Whether it can pay for a search, beforehand.
+    plan_search : The cost of a search, before it starts.
     """
 
-    def __init__(self, message, asked=None, left=None):
+    def __init__(
+        self, message: str, asked: PrivacyLoss | None = None, left: BudgetLeft | None = None
+    ) -> None:
         super().__init__(message)
         self.asked = asked
         self.left = left
@@ -46,13 +58,13 @@ class BudgetExceededError(ValueError):
 
 @dataclass(frozen=True)
 class LedgerAccess:
-    """Where a ledger is kept, which one it must be, and a note for what is charged through it.
+    """The store of a ledger, the id that the ledger must have, and a note for its records.
 
-    Two are equal if they spend from the same budget.
+    Two objects are equal if they spend from the same budget.
     """
 
     store: Store
-    ledger_id: str | None = field(default=None, compare=False)  # None: whichever was there first
+    ledger_id: str | None = field(default=None, compare=False)  # None: the first one met there
     note: str | None = field(default=None, compare=False)
     reservation: str | None = field(default=None, compare=False)  # the id of its release
 
@@ -68,14 +80,14 @@ class LedgerAccess:
         self.refuse_other(summary)
         return summary
 
-    def refuse_other(self, contents, neighbours=None):
-        """Raise if the contents are of another ledger, or for other neighbours than these."""
+    def refuse_other(self, contents: Contents | Summary, neighbours: str | None = None) -> None:
+        """Raise if the contents belong to another ledger, or to one with other neighbours."""
         expected = self.ledger_id or _FIRST_MET.setdefault(self.store, contents.ledger_id)
         if expected != contents.ledger_id:
             raise LedgerError(
                 f"the privacy ledger {self.store.place} is not the one that was there before: it "
-                "was deleted and created anew, and what had been spent is missing from it. If that "
-                f"is as it should be, go on with PrivacyLedger({self.store.place}) instead."
+                "was deleted and created anew, so earlier spends are missing from it. If that is "
+                f"intended, go on with PrivacyLedger({self.store.place}) instead."
             )
 
         of_ledger = Neighbours(contents.neighbours)
@@ -83,10 +95,12 @@ class LedgerAccess:
             raise ValueError(
                 f"the privacy ledger {self.store.place} is for neighbours that differ by "
                 f"{of_ledger!r}, got {neighbours!r}. Their costs do not add up: use one "
-                'ledger with neighbours="rows" and another one with neighbours="people".'
+                'ledger with neighbours="rows" and another with neighbours="people".'
             )
 
-    def refusal(self, losses, what, summary=None):
+    def refusal(
+        self, losses: Sequence[PrivacyLoss], what: str, summary: Summary | None = None
+    ) -> BudgetExceededError | None:
         """Return the error that refuses releases of these losses; None if the ledger can pay."""
         summary = summary or self.summary()
         totals = spent_of_caps(summary, losses)
@@ -100,7 +114,7 @@ class LedgerAccess:
         words = f"eps={left.eps:g}"
         if caps.eps is None:
             words = f"rho={left.rho:g}"
-        elif left.rho:  # neither None nor nothing
+        elif left.rho:  # neither None nor 0
             words += f" (or rho={left.rho:g})"
 
         message = (
@@ -109,8 +123,8 @@ class LedgerAccess:
         )
         if asked.delta > 0 and caps.delta == 0:
             message += (
-                " It has delta=0, so it counts the pure eps of a release, which is larger than its "
-                "eps at some delta. Make the ledger with a delta."
+                " A ledger with delta=0 counts the pure eps of a release, which is larger than its "
+                "eps at a positive delta. Create the ledger with a delta."
             )
         elif is_late or (asked.only_approximate and caps.rho is not None):
             message += (
@@ -120,12 +134,14 @@ class LedgerAccess:
             )
         return BudgetExceededError(message, asked, left)
 
-    def pay(self, loss, facts, *, from_reservation=True):
-        """Commit a release of this loss with public facts; or raise, and nothing may be read.
+    def commit(
+        self, loss: PrivacyLoss, facts: dict[str, Any], *, from_reservation: bool = True
+    ) -> PrivacyLoss:
+        """Record a release with public facts, and return its loss with the eps that was counted.
 
-        Return the loss with what the ledger counts for it.
+        If this raises, nothing may be read.
         """
-        counted = []
+        counted: list[float] = []
         reservation = self.active_reservation() if from_reservation else None
 
         def next_row(summary: Summary, read_rows: Callable[[], Sequence[Row]]) -> Row:
@@ -140,18 +156,18 @@ class LedgerAccess:
             return new_row(summary, loss, facts)
 
         paid = replace(loss, ledger=self.store.place)
-        self.store.append(loss.release_id, next_row)
+        self.store.append(str(loss.release_id), next_row)
         return replace(paid, eps_in_ledger=counted[0])
 
-    def active_reservation(self):
+    def active_reservation(self) -> str | None:
         """Return the id of the reservation that releases are paid from now; None if there is none.
 
         It is the reservation of an object that was pickled inside a ``with`` block, or that of the
         innermost block in this process.
         """
-        return self.reservation or next(reversed(_ACTIVE.get(self.store, ())), None)
+        return self.reservation or next(reversed(_ACTIVE.get(self.store, [])), None)
 
-    def note_about_eps(self, losses):
+    def note_about_eps(self, losses: Sequence[PrivacyLoss]) -> str | None:
         """Return a sentence if the ledger counts more eps for these losses than they state."""
         caps = self.summary().caps
         stated = compose(losses).eps
@@ -159,12 +175,12 @@ class LedgerAccess:
         if not counted > stated * (1 + _SLACK):
             return None
         return (
-            f"the privacy ledger {self.store.place} counts eps={counted:g} for it, and not "
-            f"{stated:g}, since it states its total at delta={caps.delta:g}."
+            f"the privacy ledger {self.store.place} counts eps={counted:g} for it instead of "
+            f"{stated:g}, because it states its total at delta={caps.delta:g}."
         )
 
 
-def _comes_too_late(losses, summary):
+def _comes_too_late(losses: Sequence[PrivacyLoss], summary: Summary) -> bool:
     """Return whether releases need sums of eps and delta in a ledger that counts otherwise.
 
     The first release decides how a ledger with a cap on eps counts, because no outcome is known
@@ -183,19 +199,20 @@ class Reservation:
     Its attribute `privacy` is the :class:`PrivacyLoss` that was charged.
     """
 
-    def __init__(self, access, privacy):
+    def __init__(self, store: Store, privacy: PrivacyLoss) -> None:
         self.privacy = privacy
-        self._store = access.store
+        self._store = store
+        self._release_id = str(privacy.release_id)
 
-    def __enter__(self):
-        _ACTIVE.setdefault(self._store, []).append(self.privacy.release_id)
+    def __enter__(self) -> "Reservation":
+        _ACTIVE.setdefault(self._store, []).append(self._release_id)
         return self
 
-    def __exit__(self, *error):
-        _ACTIVE[self._store].remove(self.privacy.release_id)
+    def __exit__(self, *error: object) -> None:
+        _ACTIVE[self._store].remove(self._release_id)
 
 
-def covers(rows, reservation, loss):
+def covers(rows: Sequence[Row], reservation: str, loss: PrivacyLoss) -> bool:
     """Return whether a reservation has enough left for a release of this loss."""
     facts = [(row, readable_facts(row)) for row in rows]
     reserved = [row for row, known in facts if known.get("release_id") == reservation]
@@ -203,15 +220,17 @@ def covers(rows, reservation, loss):
     if not reserved:
         return False
 
-    amounts = [(*_amounts(loss),), *used]
+    amounts = [_amounts(loss), *used]
     return all(
         sum(each) <= most * (1 + _SLACK)
         for each, most in zip(zip(*amounts, strict=True), _amounts(reserved[0]), strict=True)
     )
 
 
-def reserved_release(loss, facts, reservation):
-    """Return loss and facts of a release that a reservation has paid: nothing is added."""
+def reserved_release(
+    loss: PrivacyLoss, facts: dict[str, Any], reservation: str
+) -> tuple[PrivacyLoss, dict[str, Any]]:
+    """Return the further cost, which is zero, and the facts of a release that was reserved."""
     cost = _amounts(loss)
     words = f"{in_words(loss)}, paid by a reservation"
     detail = words if facts["detail"] is None else f"{words}; {facts['detail']}"
@@ -221,20 +240,20 @@ def reserved_release(loss, facts, reservation):
     return nothing, facts | more
 
 
-def _amounts(cost):
-    return cost.eps, cost.delta, cost.rho, cost.pure_eps
+def _amounts(cost: PrivacyLoss | Row) -> _Amounts:
+    return cost.eps, cost.delta, cost.rho, cast(float, cost.pure_eps)
 
 
-def _cost_in(facts):
+def _cost_in(facts: dict[str, Any]) -> _Amounts:
     """Return the amounts of a reserved release; infinite if they cannot be read."""
     try:
         eps, delta, rho, pure_eps = map(float, facts["cost"])
     except (KeyError, TypeError, ValueError):
-        return (math.inf,) * 4
+        return _INFINITE
     amounts = (eps, delta, rho, pure_eps)
-    return amounts if all(amount >= 0 for amount in amounts) else (math.inf,) * 4
+    return amounts if all(amount >= 0 for amount in amounts) else _INFINITE
 
 
-def remember(store, ledger_id):
-    """Let a path mean this ledger from now on, unless the process has met another one there."""
+def remember(store: Store, ledger_id: str) -> None:
+    """Expect this ledger at its store from now on, unless the process has met another there."""
     _FIRST_MET.setdefault(store, ledger_id)

@@ -5,7 +5,7 @@ import math
 import secrets
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.accounting.neighbours import Neighbours
@@ -74,13 +74,14 @@ class Totals(NamedTuple):
 
     def plus(self, *rows: Row) -> "Totals":
         """Return the totals with more rows."""
-        amounts = [_counted_amounts(row) for row in rows]
-        sums = self[1:5]
-        columns = zip(*amounts, strict=True) if amounts else [()] * len(sums)
+        counted = [_counted_amounts(row) for row in rows]
 
         return Totals(
-            self.n_releases + len(rows),
-            *(exact_sum((*parts, *more)) for parts, more in zip(sums, columns, strict=True)),
+            n_releases=self.n_releases + len(rows),
+            eps=exact_sum((*self.eps, *(eps for eps, _, _, _ in counted))),
+            delta=exact_sum((*self.delta, *(delta for _, delta, _, _ in counted))),
+            rho=exact_sum((*self.rho, *(rho for _, _, rho, _ in counted))),
+            pure_eps=exact_sum((*self.pure_eps, *(pure_eps for _, _, _, pure_eps in counted))),
             n_seeded=self.n_seeded + sum(not row.os_randomness for row in rows),
             n_invalid=self.n_invalid + sum(not has_valid_amounts(row) for row in rows),
         )
@@ -208,8 +209,8 @@ def new_row(summary: Summary, loss: PrivacyLoss, facts: dict[str, Any]) -> Row:
 def _checked_amounts(cost: PrivacyLoss | Row) -> tuple[float, float, float, float]:
     """Return eps, delta, rho and pure_eps as floats that a release can have."""
     # Adding 0.0 turns -0.0 into 0.0: SQLite drops the sign.
-    amounts = tuple(float(each) + 0.0 for each in (cost.eps, cost.delta, cost.rho, cost.pure_eps))
-    eps, delta, rho, pure_eps = amounts
+    given = (cost.eps, cost.delta, cost.rho, cost.pure_eps)
+    eps, delta, rho, pure_eps = (float(cast(float, amount)) + 0.0 for amount in given)
 
     if not (eps >= 0 and 0 <= delta < 1 and rho >= 0 and pure_eps >= 0):
         raise ValueError(
@@ -221,7 +222,7 @@ def _checked_amounts(cost: PrivacyLoss | Row) -> tuple[float, float, float, floa
             "the cost of a release must be finite in eps, rho or pure_eps, got infinity for all of "
             "them: such a release has no privacy guarantee that a ledger could add up."
         )
-    return amounts
+    return eps, delta, rho, pure_eps
 
 
 def _now() -> str:

@@ -375,8 +375,8 @@ def _chain_at(connection: sqlite3.Connection, state: _State, n_releases: int) ->
     if n_releases == 0:
         return _first_chain(state.summary)
     query = "SELECT chain FROM releases WHERE id = ?"
-    (chain,) = connection.execute(query, (n_releases,)).fetchone() or (None,)
-    return chain
+    (found,) = connection.execute(query, (n_releases,)).fetchone() or (None,)
+    return found
 
 
 # Writing
@@ -529,8 +529,10 @@ def _verified_head(connection: sqlite3.Connection, path: str) -> _State | None:
         return None
 
     try:
-        ((*head, totals, chain, seal),) = connection.execute("SELECT * FROM head LIMIT 2")
-        summary = Summary(*head[:3], Caps(*head[3:]), _totals_of(totals))
+        ((ledger_id, created, neighbours, *caps, totals, chain, seal),) = connection.execute(
+            "SELECT * FROM head LIMIT 2"
+        )
+        summary = Summary(ledger_id, created, neighbours, Caps(*caps), _totals_of(totals))
         state = _State(summary, chain)
         is_intact = seal == _seal_of_head(state)
     except _UNEXPECTED_VALUES:
@@ -543,8 +545,11 @@ def _verified_head(connection: sqlite3.Connection, path: str) -> _State | None:
 
 def _verified_contents_of_format_1(connection: sqlite3.Connection) -> Contents:
     """Return the contents of a ledger that an earlier version wrote, with one digest for all."""
-    ((*head, seal),) = connection.execute("SELECT * FROM head LIMIT 2")
-    contents = Contents(*head[:3], Caps(*head[3:]), tuple(_rows(connection)))
+    ((ledger_id, created, neighbours, *caps, seal),) = connection.execute(
+        "SELECT * FROM head LIMIT 2"
+    )
+    rows = tuple(_rows(connection))
+    contents = Contents(ledger_id, created, neighbours, Caps(*caps), rows)
 
     texts = "\n".join([json.dumps(contents[:-1]), *(row.facts for row in contents.rows)])
     numbers = [number for row in contents.rows for number in row[:-1]]
@@ -564,8 +569,9 @@ def _rows(connection: sqlite3.Connection, at_most: int = -1) -> list[Row]:
 
 
 def _totals_of(text: str) -> Totals:
-    n_releases, *sums, n_seeded, n_invalid = json.loads(text)
-    return Totals(n_releases, *map(tuple, sums), n_seeded, n_invalid)
+    n_releases, eps, delta, rho, pure_eps, n_seeded, n_invalid = json.loads(text)
+    sums = (tuple(eps), tuple(delta), tuple(rho), tuple(pure_eps))
+    return Totals(n_releases, *sums, n_seeded, n_invalid)
 
 
 def _has_sound_structure(connection: sqlite3.Connection) -> bool:

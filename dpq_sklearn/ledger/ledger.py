@@ -1,21 +1,26 @@
-"""The privacy ledger: a budget for one dataset, from which every release is paid beforehand.
+"""The privacy ledger: a budget for one dataset that is charged before every release.
 
-A ledger *is* what its store holds: a file (`ledger.file`), rows on a server (`ledger.postgres`), or
-an entry in the memory of its process (`ledger.memory`). The objects here only point at it, so that
-copies, clones and pickles spend from the same budget.
+A store holds the ledger: a file (`ledger.file`), rows on a server (`ledger.postgres`), or an entry
+in the memory of the process (`ledger.store`). The objects here only refer to it, so copies, clones
+and pickles spend from the same budget.
 """
 
 import html
+import math
 import os
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import singledispatch
+from numbers import Integral
 from textwrap import shorten
+from typing import TYPE_CHECKING, Any, cast
 
-from dpq_sklearn.accounting.losses import compose
+from dpq_sklearn.accounting.conversions import rho_of_pure
+from dpq_sklearn.accounting.losses import PrivacyLoss, compose
 from dpq_sklearn.accounting.neighbours import Neighbours, checked_neighbours
-from dpq_sklearn.checks import shown
+from dpq_sklearn.checks import checked_delta, checked_positive, shown
 from dpq_sklearn.ledger.access import (
     BudgetExceededError,
     LedgerAccess,
@@ -23,18 +28,12 @@ from dpq_sklearn.ledger.access import (
     remember,
 )
 from dpq_sklearn.ledger.addresses import is_address, remember_secrets, split_address
-from dpq_sklearn.ledger.arguments import (
-    checked_caps,
-    checked_columns,
-    checked_line,
-    checked_loss,
-    checked_path,
-)
 from dpq_sklearn.ledger.contents import Caps, LedgerError, new_release_id, new_summary
 from dpq_sklearn.ledger.file import FileStore
-from dpq_sklearn.ledger.memory import MemoryStore
 from dpq_sklearn.ledger.postgres import PostgresStore
+from dpq_sklearn.ledger.store import MemoryStore, Store
 from dpq_sklearn.ledger.views import (
+    BudgetLeft,
     LedgerRecord,
     budget_left,
     in_words,
@@ -46,20 +45,26 @@ from dpq_sklearn.ledger.views import (
 )
 from dpq_sklearn.optional import optional_module
 
-# Records stay small: of a longer detail they hold the start.
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+    from dpq_sklearn.forecast.search import SearchPlan
+
+# Records stay small: a longer detail is cut off, and more names than these are only counted.
 _LONGEST_DETAIL = 300
+_MOST_NAMES = 100
 
 
 class PrivacyLedger:
-    """A privacy budget for one dataset, which every fit is charged to.
+    """A privacy budget for one dataset.
 
-    Give the same ledger to everything that looks at the data: the spend is committed *before* the
-    data are read, and a release that does not fit into the budget is refused.
+    Pass the same ledger to everything that reads the data. Each release is charged *before* the
+    data are read, and a release that exceeds the budget is refused.
 
     Parameters
     ----------
     path : str, path-like or None, default=None
-        The ledger's file, or the address of a PostgreSQL database that a team shares:
+        The file of the ledger, or the address of a PostgreSQL database that a team shares:
         "postgresql://user@host/database". To create a ledger, give a cap, which cannot be changed
         later. To open one that exists, give the same caps or none. With None the ledger is in
         memory: for this process only.
@@ -68,34 +73,33 @@ class PrivacyLedger:
     delta : float or None, default=None
         The delta at which the total eps is stated. With an `eps` cap, None means 0.
     rho : float or None, default=None
-        Cap on the total in zero-concentrated DP. Every cap that is given must hold.
+        Cap on the total in zero-concentrated DP. If several caps are given, all must hold.
     neighbours : {"rows", "people"} or None, default=None
-        Whom the budget protects: single rows, or people with all their rows (`groups`). None is
-        "rows" for a new ledger. The costs of the two do not add up: use one ledger for each.
+        The unit of protection: single rows, or people with all their rows (`groups`). None means
+        "rows" for a new ledger. The two kinds of costs do not add up: use one ledger for each.
     name : str or None, default=None
-        The name of a ledger on a server, which may hold several; None is "default". It may also
-        end the address: "postgresql://user@host/database#name".
+        The name of a ledger on a server, which may hold several; None means "default". The
+        address may end with it, too: "postgresql://user@host/database#name".
     uncapped : bool, default=False
         Whether to create a ledger without caps, which keeps a record and refuses nothing. A ledger
         in memory needs no such permission.
 
     See Also
     --------
-    plan_search : Says what a search will cost before it runs.
+    plan_search : The cost of a search, before it starts.
 
     Notes
     -----
-    An estimator's ``ledger`` may also be the absolute path of a file that exists: a deleted ledger
-    is an error and not a new budget, and so is another one at a path that this process has used
-    before. Any number of threads and processes may use one file at once: its lock is a second
-    file next to it, ``path-lock``. A ledger in memory is shared by its copies and clones. A
-    search goes on when a fit is refused: ``error_score="raise"`` stops it, and :meth:`check` tells
-    beforehand.
+    The ``ledger`` of an estimator may also be the absolute path of an existing ledger. A deleted
+    ledger is an error, and so is another ledger at a path that this process has used before. Any
+    number of threads and processes may use one file at once. Its lock is a second file next to it,
+    ``path-lock``. Copies and clones of a ledger in memory share it. A search goes on when a fit is
+    refused: set ``error_score="raise"`` to stop it, or use :meth:`reserve`.
 
-    An estimator's ``ledger`` may be the address of a ledger that exists on a server, too, but
-    without a password, because parameters are printed. An object may be made with one: neither
-    its repr nor its pickles show it, and other processes need ``PGPASSWORD``, ``~/.pgpass`` or a
-    service file.
+    The ``ledger`` of an estimator may also be the address of an existing ledger on a server, but
+    without a password, because parameters are printed. Create the object with the password:
+    neither its repr nor its pickles show it. Other processes need ``PGPASSWORD``, ``~/.pgpass`` or
+    a service file.
 
     Private categories (:class:`DPOneHotEncoder`, :class:`DPOrdinalEncoder`,
     :func:`dp_value_counts`) have an eps and a delta, and no rho. They need a ledger with `eps` and
@@ -117,22 +121,22 @@ class PrivacyLedger:
 
     def __init__(
         self,
-        path=None,
-        eps=None,
-        delta=None,
-        rho=None,
+        path: str | os.PathLike[str] | None = None,
+        eps: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
         *,
-        neighbours=None,
-        name=None,
-        uncapped=False,
-    ):
+        neighbours: str | None = None,
+        name: str | None = None,
+        uncapped: bool = False,
+    ) -> None:
         caps = checked_caps(eps, delta, rho)
         if uncapped and caps.is_set:
             raise ValueError(
                 f"uncapped=True must be given without eps and rho, got {in_words(caps)}."
             )
-        neighbours = None if neighbours is None else checked_neighbours(neighbours)
-        new = new_summary(caps, neighbours or Neighbours.ROWS)
+        unit = None if neighbours is None else checked_neighbours(neighbours)
+        new = new_summary(caps, unit or Neighbours.ROWS)
 
         store = store_at(path, name, new.ledger_id)
         if not store.exists():
@@ -154,25 +158,25 @@ class PrivacyLedger:
                 f"the caps of a ledger cannot be changed: {store.place} was created with "
                 f"{in_words(contents.caps)}, got {in_words(caps)}."
             )
-        self._access.refuse_other(contents, neighbours)
+        self._access.refuse_other(contents, unit)
 
     @property
-    def path(self):
-        """The absolute path of its file, or its address; None if the ledger is in memory."""
+    def path(self) -> str | None:
+        """The absolute path of the file, or the address; None if the ledger is in memory."""
         return getattr(self._access.store, "path", None)
 
     @property
-    def caps(self):
+    def caps(self) -> Caps:
         """The budget: a tuple (eps, delta, rho) with None for no cap."""
         return self._access.summary().caps
 
     @property
-    def neighbours(self):
-        """Which datasets are neighbours in all its releases, as in :class:`PrivacyLoss`."""
+    def neighbours(self) -> Neighbours:
+        """The neighbouring datasets of all its releases, as in :class:`PrivacyLoss`."""
         return Neighbours(self._access.summary().neighbours)
 
-    def with_note(self, note):
-        """Return this ledger with a note that is written into every record made through it.
+    def with_note(self, note: str) -> "PrivacyLedger":
+        """Return this ledger with a note for every record that is made through it.
 
         Parameters
         ----------
@@ -187,8 +191,8 @@ class PrivacyLedger:
         ledger._access = replace(self._access, note=checked_line(note, "note"))
         return ledger
 
-    def spent(self):
-        """Return what all recorded releases cost together.
+    def spent(self) -> PrivacyLoss:
+        """Return the total cost of all recorded releases.
 
         Returns
         -------
@@ -196,28 +200,34 @@ class PrivacyLedger:
         """
         return total_of(self._access.summary())
 
-    def remaining(self):
-        """Return what is left: a release of so much pure eps fits, or one of so much rho.
+    def remaining(self) -> BudgetLeft:
+        """Return the remaining budget: a release of this pure eps, or of this rho, is accepted.
 
-        Where the total is counted in rho, a mechanism with a small rho may get more eps than that:
+        If the ledger counts in rho, a mechanism with a small rho may have a larger eps than that.
         :meth:`check` answers for a particular :class:`PrivacyLoss`.
 
         Returns
         -------
         left : named tuple (eps, rho)
-            The rho is None where the ledger counts pure eps alone: it has a cap on eps, and
-            ``delta=0``.
+            The rho is None if the ledger counts pure eps only, which is the case with a cap on
+            eps and ``delta=0``.
         """
         return budget_left(self._access.summary())
 
-    def check(self, eps=None, *, delta=0.0, rho=None):
-        """Return whether a release of this cost, or a whole search, would fit. Nothing is spent.
+    def check(
+        self,
+        eps: "float | PrivacyLoss | SearchPlan | BaseEstimator | None" = None,
+        *,
+        delta: float = 0.0,
+        rho: float | None = None,
+    ) -> bool:
+        """Return whether the budget suffices for a release or a whole search. Nothing is spent.
 
         Parameters
         ----------
         eps : float, PrivacyLoss, SearchPlan or estimator, default=None
-            The eps of the release, or its whole cost, as in the ``privacy_`` of an estimator. Or
-            a search or another estimator that is to be fitted, or its plan by :func:`plan_search`.
+            The eps of the release, or its whole cost, such as the ``privacy_`` of an estimator. Or
+            a search or another estimator to be fitted, or its plan by :func:`plan_search`.
         delta : float, default=0.0
             The delta of the release. If there is one, its rho counts; if the rho is not known
             either, eps and delta of all releases have to add up.
@@ -232,13 +242,24 @@ class PrivacyLedger:
         losses = planned_losses(eps)
 
         if losses is None:
-            loss = checked_loss(eps, delta, rho, summary.neighbours)
+            cost = cast(float | PrivacyLoss | None, eps)
+            loss = checked_loss(cost, delta, rho, Neighbours(summary.neighbours))
             self._access.refuse_other(summary, loss.neighbours)
             losses = [loss]
         return self._access.refusal(losses, "it", summary) is None
 
-    def spend(self, eps=None, *, delta=0.0, rho=None, what, columns=None, detail=None, note=None):
-        """Record a release that is made elsewhere. Call it before looking at the data.
+    def spend(
+        self,
+        eps: float | PrivacyLoss | None = None,
+        *,
+        delta: float = 0.0,
+        rho: float | None = None,
+        what: str,
+        columns: int | str | Iterable[object] | None = None,
+        detail: str | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Record a release that is made elsewhere. Call it before you read the data.
 
         Parameters
         ----------
@@ -246,21 +267,21 @@ class PrivacyLedger:
             The cost as in :meth:`check`: numbers, which must hold for the neighbours of this
             ledger, or a :class:`PrivacyLoss`.
         what : str
-            What will be released.
+            A public description of the release.
         columns : int, list of str or None, default=None
-            The columns that it concerns: public names, or how many.
+            Its columns: their public names, or their number.
         detail, note : str or None, default=None
-            Public facts about it, and a note for yourself.
+            Public facts about the release, and a note for yourself.
 
         Raises
         ------
         BudgetExceededError
-            If it does not fit. Nothing is spent then.
+            If the budget does not suffice. Nothing is spent then.
         """
         loss = checked_loss(eps, delta, rho, self.neighbours)
         charge(self, loss, what=what, columns=columns, detail=detail, note=note)
 
-    def reserve(self, plan):
+    def reserve(self, plan: "SearchPlan | BaseEstimator") -> Reservation:
         """Charge a whole search before it starts, so that it cannot run out of budget.
 
         Inside the ``with`` block, the fits that are charged to this ledger are paid from the
@@ -315,14 +336,14 @@ class PrivacyLedger:
         loss = replace(compose(losses), neighbours=self.neighbours)
         access = replace(self._access, reservation=None)
         n_fits = getattr(plan, "n_fits", len(losses))
-        paid = access.pay(
+        paid = access.commit(
             replace(loss, release_id=new_release_id()),
             _facts(access, loss, what=f"reservation for {n_fits} private fits"),
             from_reservation=False,
         )
-        return Reservation(access, paid)
+        return Reservation(access.store, paid)
 
-    def records(self):
+    def records(self) -> list[LedgerRecord]:
         """Return all recorded releases in the order in which they were committed.
 
         Returns
@@ -331,7 +352,7 @@ class PrivacyLedger:
         """
         return records_of(self._access.contents())
 
-    def to_frame(self):
+    def to_frame(self) -> Any:
         """Return all recorded releases as a table.
 
         Returns
@@ -341,7 +362,7 @@ class PrivacyLedger:
         pandas = optional_module("pandas", "PrivacyLedger.to_frame", "pandas")
         return pandas.DataFrame(self.records(), columns=LedgerRecord._fields)
 
-    def plot(self, ax=None):
+    def plot(self, ax: Any = None) -> Any:
         """Plot the total after each release against the cap.
 
         Parameters
@@ -358,43 +379,43 @@ class PrivacyLedger:
         plot_totals(self._access.contents(), title, ax)
         return ax
 
-    def __eq__(self, other):
-        """Objects are equal if they spend from the same budget, whatever their notes."""
+    def __eq__(self, other: object) -> bool:
+        """Return whether both spend from the same budget, whatever their notes."""
         return self._access == other._access if isinstance(other, PrivacyLedger) else NotImplemented
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._access)
 
-    def __getstate__(self):
-        # Plain values, so that pickles outlast a change of the layout.
+    def __getstate__(self) -> dict[str, str | None]:
+        # Plain values, so that pickles stay readable if the layout of the objects changes.
         access = self._access
         state = {"_path": self.path, "_ledger_id": access.ledger_id, "_note": access.note}
         # Workers do not know in which with blocks this process is.
         reservation = access.active_reservation()
         return state if reservation is None else state | {"_reservation": reservation}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, str | None]) -> None:
         ledger_id = state["_ledger_id"]
         store = store_at(state["_path"], ledger_id=ledger_id)
         self._access = LedgerAccess(store, ledger_id, state.get("_note"), state.get("_reservation"))
 
-    def __copy__(self):
+    def __copy__(self) -> "PrivacyLedger":
         ledger = object.__new__(type(self))
         ledger._access = self._access
         return ledger
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> "PrivacyLedger":
         return copy(self)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         scope = ", for this process only" if self.path is None else ""
         try:
             words = sentence(self._access.summary())
         except LedgerError as error:  # an object must always be printable
-            words = error
+            words = str(error)
         return f"<PrivacyLedger {self._access.store.place}{scope}: {words}>"
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         text = html.escape(repr(self)[1:-1])
         with suppress(LedgerError):
             shares = [spent / cap for _, spent, cap in spent_of_caps(self._access.summary())]
@@ -402,53 +423,68 @@ class PrivacyLedger:
         return f"<div>{text}</div>"
 
 
-def store_at(path, name=None, ledger_id=None):
-    """Return the store that a path or an address means; None is the memory of this process."""
+def store_at(
+    path: str | os.PathLike[str] | None, name: str | None = None, ledger_id: str | None = None
+) -> Store:
+    """Return the store of a path or an address; None means the memory of this process."""
     if is_address(path):
-        address, secrets = split_address(path, name)
+        address, secrets = split_address(os.fspath(cast(str, path)), name)
         remember_secrets(address, secrets)
         return PostgresStore(address)
 
     if name is not None:
         raise ValueError(f"name must be None for a ledger that is not on a server, got {name!r}.")
-    return MemoryStore(ledger_id) if path is None else FileStore(checked_path(path, "path"))
+    if path is None:
+        return MemoryStore(str(ledger_id))
+    return FileStore(checked_path(path, "path"))
 
 
 @singledispatch
-def planned_losses(cost):
+def planned_losses(cost: object) -> Sequence[PrivacyLoss] | None:
     """Return the costs of all releases of a plan; None if `cost` is not of a registered type."""
+    return None
 
 
-def opened(ledger):
-    """Return access to the ledger that an estimator's parameter means: an object, or a path."""
+def opened(ledger: object) -> LedgerAccess:
+    """Return access to the `ledger` of an estimator: an object, a path or an address."""
     if isinstance(ledger, PrivacyLedger):
         return ledger._access
 
     if is_address(ledger):
-        address, secrets = split_address(ledger)
+        address, secrets = split_address(os.fspath(cast(str, ledger)))
         if secrets:
             raise ValueError(
                 "ledger must be an address without a password, because parameters are printed and "
-                f"pickled, got one for {str(address)!r}. Give PrivacyLedger(address) instead, or "
-                "put the password into PGPASSWORD, ~/.pgpass or a service file."
+                f"pickled, got a password for {str(address)!r}. Pass PrivacyLedger(address) "
+                "instead, or put the password into PGPASSWORD, ~/.pgpass or a service file."
             )
         return LedgerAccess(PostgresStore(address))
 
     path = checked_path(ledger, "ledger")
-    if not os.path.isabs(ledger):
+    given = os.fspath(cast(str, ledger))
+    if not os.path.isabs(given):
         raise ValueError(
-            f"ledger must be an absolute path or a PrivacyLedger, got {os.fspath(ledger)!r}: a "
-            "relative path means another file after a change of the working directory. "
-            f"PrivacyLedger({os.fspath(ledger)!r}) makes it absolute."
+            f"ledger must be an absolute path or a PrivacyLedger, got {given!r}: a relative path "
+            "means another file after a change of the working directory. Pass "
+            f"PrivacyLedger({given!r}) instead."
         )
     return LedgerAccess(FileStore(path))
 
 
-def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
-    """Commit a spend to the ledger of an estimator, if it is not None; or raise, and spend nothing.
+def charge(
+    ledger: object,
+    loss: PrivacyLoss,
+    *,
+    what: str,
+    columns: int | str | Iterable[object] | None = None,
+    detail: str | None = None,
+    note: str | None = None,
+) -> PrivacyLoss:
+    """Charge a release to the ledger of an estimator, if it is not None.
 
-    Call it when everything about a release is settled, before the data are looked at. Return the
-    loss with the id of the release, and with what the ledger counts for it.
+    Call it when everything about the release is settled, before the data are read. Return the loss
+    with the id of the release, and with the eps that the ledger counts for it. If this raises,
+    nothing is spent.
     """
     loss = replace(loss, release_id=new_release_id())
     if ledger is None:
@@ -457,12 +493,20 @@ def charge(ledger, loss, *, what, columns=None, detail=None, note=None):
     access = opened(ledger)
     facts = _facts(access, loss, what=what, columns=columns, detail=detail, note=note)
     try:
-        return access.pay(loss, facts)
+        return access.commit(loss, facts)
     except BudgetExceededError as error:  # a search prints its traceback: make it short
         raise error.with_traceback(None) from None
 
 
-def _facts(access, loss, *, what, columns=None, detail=None, note=None):
+def _facts(
+    access: LedgerAccess,
+    loss: PrivacyLoss,
+    *,
+    what: str,
+    columns: int | str | Iterable[object] | None = None,
+    detail: str | None = None,
+    note: str | None = None,
+) -> dict[str, Any]:
     """Return the checked public facts of a release."""
     return {
         "what": checked_line(what, "what"),
@@ -473,5 +517,66 @@ def _facts(access, loss, *, what, columns=None, detail=None, note=None):
     }
 
 
-def _start_of(text):
+def _start_of(text: str) -> str:
     return shorten(text, _LONGEST_DETAIL)
+
+
+# Checks of arguments
+
+
+def checked_caps(eps: float | None, delta: float | None, rho: float | None) -> Caps:
+    """Return the caps. Without a delta, a cap on eps means delta=0."""
+    eps = None if eps is None else checked_positive(eps, "eps")
+    rho = None if rho is None else checked_positive(rho, "rho")
+
+    if delta is not None:
+        return Caps(eps, checked_delta(delta), rho)
+    return Caps(eps, None if eps is None else 0.0, rho)
+
+
+def checked_path(path: object, name: str) -> str:
+    """Return an absolute path, which does not depend on the working directory."""
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+
+    if not isinstance(text, str) or text in ("", ":memory:") or "\0" in text:
+        allowed = "None or a path" if name == "path" else "None, a PrivacyLedger or a path"
+        raise ValueError(f"{name} must be {allowed}, got {shown(path)}.")
+    return os.path.abspath(text)
+
+
+def checked_loss(
+    eps: float | PrivacyLoss | None, delta: float, rho: float | None, neighbours: Neighbours
+) -> PrivacyLoss:
+    """Return the cost of a release with a known eps, (eps, delta), rho, or several of these."""
+    if isinstance(eps, PrivacyLoss):
+        return eps
+    if eps is None and rho is None:
+        raise ValueError("eps or rho must be given, got eps=None and rho=None.")
+
+    delta = checked_delta(delta)
+    eps = math.inf if eps is None else checked_positive(eps, "eps")
+    known_rho = math.inf if delta > 0 else rho_of_pure(eps)
+    rho = known_rho if rho is None else checked_positive(rho, "rho")
+    return PrivacyLoss(eps=eps, delta=delta, rho=rho, neighbours=neighbours)
+
+
+def checked_line(text: object, name: str) -> str:
+    """Return a text with single spaces for line breaks and other white space."""
+    line = " ".join(text.split()) if isinstance(text, str) else None
+
+    if line is None or not line.isprintable():
+        raise ValueError(f"{name} must be a printable text, got {shown(text)}.")
+    return line
+
+
+def checked_columns(columns: int | str | Iterable[object] | None) -> int | list[str] | None:
+    """Return None, a count, or a short list of names."""
+    if columns is None:
+        return None
+    if isinstance(columns, Integral) and not isinstance(columns, bool):
+        return int(cast(int, columns))
+
+    names = (
+        [columns] if isinstance(columns, str) else list(map(str, cast(Iterable[object], columns)))
+    )
+    return names if len(names) <= _MOST_NAMES else len(names)

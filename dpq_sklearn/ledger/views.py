@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -85,18 +85,19 @@ def budget_left(summary: Summary) -> BudgetLeft:
     caps = summary.caps
     spent = summary.totals.loss()
     if spent.only_approximate and caps.eps is not None:
-        is_within = caps.rho is None and spent.delta <= caps.delta
+        is_within = caps.rho is None and spent.delta <= (caps.delta or 0.0)
         return BudgetLeft(max(caps.eps - spent.eps, 0.0) if is_within else 0.0, None)
 
     is_pure = caps.eps is not None and caps.delta == 0
+    pure_eps = cast(float, spent.pure_eps)
     eps = math.inf
     rho = math.inf
 
     if caps.eps is not None and caps.delta == 0:
-        eps = max(caps.eps - spent.pure_eps, 0.0)
+        eps = max(caps.eps - pure_eps, 0.0)
     elif caps.eps is not None:
         rho = max(rho_of_approximate_dp(caps.eps, caps.delta) - spent.rho, 0.0)
-        eps = max(caps.eps - spent.pure_eps, eps_of_pure(rho))
+        eps = max(caps.eps - pure_eps, eps_of_pure(rho))
 
     if caps.rho is not None:
         rho_left = max(caps.rho - spent.rho, 0.0)
