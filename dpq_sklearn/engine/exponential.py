@@ -373,7 +373,7 @@ def ascending_shares(weights):
 
 
 def proposals_each(n_left, at_once, most):
-    """Return how many proposals each of `n_left` nodes gets: a few more take little more time."""
+    """Return the number of proposals for each of `n_left` nodes. A few more take little time."""
     return min(max(at_once // n_left, 1), most)
 
 

@@ -21,7 +21,7 @@ _DEVIATIONS = 3.0
 # A column that needs more windows, or wider ones, is sorted.
 _MOST_WINDOWS = 6
 _MOST_IN_WINDOWS = 0.25
-# So are columns in which more edges are looked up outside of all windows at once.
+# A column is also sorted if more edges than this are looked up outside of its windows at once.
 _MOST_COUNTED_EDGES = 16
 _VALUES_AT_ONCE = 2**16  # these stay in the cache
 
@@ -47,7 +47,7 @@ class LazyColumns:
         return LazyColumns([self._columns[column] for column in columns], self._run)
 
     def values_at(self, columns, entries):
-        """Return the values of these entries, as `Columns` promises."""
+        """Return the values of these entries, as described in `Columns`."""
         return self._ask_columns(LazyColumn.values_at, columns, entries, np.float64)
 
     def entries_below(self, columns, edges):

@@ -227,10 +227,10 @@ def draw(ranks, nodes, randomness):
 
 @dataclass(kw_only=True)
 class _Found:
-    """What has been drawn so far, and which pairs are left.
+    """The places drawn so far, and the pairs that are left.
 
-    It may be found in one way or in another: if it is drawn, a pair of places has a probability
-    proportional to its weight, whatever was proposed and turned down before.
+    Both kinds of proposals may fill it: a pair of places that is kept has a probability
+    proportional to its weight, regardless of the proposals that were rejected before.
     """
 
     places: np.ndarray  # (2 * n_pairs,)
@@ -239,7 +239,7 @@ class _Found:
 
     @classmethod
     def nothing(cls, nodes):
-        """Return that all pairs are left."""
+        """Return an empty result: all pairs are left."""
         return cls(
             places=np.empty_like(nodes.lo),
             split_ranks=np.empty_like(nodes.lo),
@@ -259,7 +259,7 @@ class _Found:
 
 
 class _Proposals:
-    """Proposals of places for pairs: two ways to choose the runs, one to choose places in them."""
+    """Proposals of places for pairs: two ways to choose runs, and one to choose places in them."""
 
     def __init__(self, ranks, nodes, look_ups, randomness):
         self.ranks = ranks

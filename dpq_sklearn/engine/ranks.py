@@ -46,9 +46,9 @@ class Ranks(Protocol):
 
 
 def sums_of_weights(numbers, weights, n_numbers=0):
-    """Return the weight of all rows that have the number 0, then 1, 2, ...: whole numbers.
+    """Return the total weight of the rows with the number 0, 1, 2, ... as whole numbers.
 
-    There are `n_numbers` of them or as many as occur. Without weights (None) each row counts 1.
+    The result has at least `n_numbers` entries. Each row counts 1 if `weights` is None.
     """
     # Sums of weights are below 2^53: floats, which NumPy adds up, hold them exactly.
     return np.bincount(numbers, weights, n_numbers).astype(np.int64, copy=False)

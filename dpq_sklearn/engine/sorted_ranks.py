@@ -55,7 +55,7 @@ class SortedColumns:
         )
 
     def values_at(self, columns, entries):
-        """Return the values of these entries, as `Columns` promises."""
+        """Return the values of these entries, as described in `Columns`."""
         return self._values[np.minimum(self._starts[columns] + entries, self._values.size - 1)]
 
     def entries_below(self, columns, edges):
@@ -81,7 +81,7 @@ class SortedRanks:
         return SortedRanks(self._columns[columns], self.grid[columns])
 
     def locate(self, columns, weights):
-        """Return cells and the weights before and after them, as `Ranks` promises."""
+        """Return cells and the weights before and after them, as described in `Ranks`."""
         last = self._columns.sizes[columns] - 1
         entries = np.maximum(np.minimum(weights // RECORD_WEIGHT, last), 0)
         around = np.array((entries - 1, entries, entries + 1))

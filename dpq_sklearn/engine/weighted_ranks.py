@@ -1,4 +1,4 @@
-"""Ranks of cells and weights: of summaries, and of rows that share the weight of a person."""
+"""Ranks of cells with weights: from summaries, or from rows that share the weight of a person."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ class WeightedRanks:
 
     ``cells[starts[column] :][: sizes[column]]`` are those of a column, some of them equal, and
     ``below[starts_of_below[column] :][: sizes[column] + 1]`` the weights before each, and in all.
-    There is at least one cell, though no column need have it.
+    There is at least one cell, even if all columns are empty.
     """
 
     def __init__(self, *, grid, cells, starts, sizes, below, starts_of_below):
@@ -67,7 +67,7 @@ class WeightedRanks:
         )
 
     def locate(self, columns, weights):
-        """Return cells and the weights before and after them, as `Ranks` promises."""
+        """Return cells and the weights before and after them, as described in `Ranks`."""
         last = self._sizes[columns] - 1
         starts_of_below = self._starts_of_below[columns]
         up_to = first_at_least(self._below, starts_of_below, last + 2, weights + 1)
