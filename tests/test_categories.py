@@ -1,6 +1,7 @@
 """Categories: which labels are equal, and how many records have each, in all containers."""
 
 import itertools
+import sys
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
@@ -110,6 +111,15 @@ def test_booleans_are_the_numbers_0_and_1_in_all_containers():
         polars.Series(values),
     ):
         assert count_categories(column) == Counter({1: 2, 0: 1})
+
+
+def test_counts_do_not_depend_on_whether_pandas_is_loaded(monkeypatch):
+    cells = ["a", 0.0, -0.0, float("nan"), np.nan, None, 1.5, "a", "1.5", float("inf")]
+    column = np.array(cells, dtype=object)
+    with_pandas = count_categories(column)
+    monkeypatch.delitem(sys.modules, "pandas")
+    assert count_categories(column) == with_pandas
+    assert with_pandas == {"a": 2, 0: 2, None: 3, 1.5: 1, "1.5": 1, np.inf: 1}
 
 
 def test_columns_without_rows_have_no_categories():

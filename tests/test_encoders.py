@@ -536,3 +536,27 @@ def test_losses_of_encoders_survive_a_pickle(table):
     fitted = DPOneHotEncoder().fit(table)
     again = pickle.loads(pickle.dumps(fitted))
     assert again.privacy_ == fitted.privacy_ and again.privacy_.events == fitted.privacy_.events
+
+
+@both
+def test_dask_gives_what_memory_gives(encoder, table):
+    dask_frames = pytest.importorskip("dask.dataframe")
+    encoder = clone(encoder).set_params(random_state=4)
+    whole = clone(encoder).fit(table)
+    for n_partitions in (1, 3, 20):
+        parts = dask_frames.from_pandas(table, npartitions=n_partitions, sort=False)
+        fitted = clone(encoder).fit(parts)
+        assert_same_categories(fitted.categories_, whole.categories_)
+        rows = fitted.transform(parts).compute()
+        np.testing.assert_array_equal(rows, whole.transform(table))
+        assert list(rows.columns) == list(whole.get_feature_names_out())
+
+
+@both
+def test_what_cannot_be_counted_is_refused_before_it_is_paid(encoder, table):
+    dask_frames = pytest.importorskip("dask.dataframe")
+    ledger = PrivacyLedger(neighbours="people")
+    parts = dask_frames.from_pandas(table, npartitions=2)
+    with pytest.raises(ValueError, match="groups must be None to find categories in a dask"):
+        clone(encoder).set_params(ledger=ledger).fit(parts, groups="stars")
+    assert ledger.records() == []

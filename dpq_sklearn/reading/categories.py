@@ -10,6 +10,7 @@ a tie, with the first of these in the public order.
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
@@ -39,6 +40,8 @@ _OTHER_TYPES = (
 )
 # Objects of these types are equal if and only if their public forms are.
 _PLAIN_TYPES = {str, int, float, bool, type(None)}
+# pandas tells objects of these types apart as Python does.
+_TEXT_TYPES = {str, float, type(None)}
 
 
 def table_of_categories(X, name="X"):
@@ -192,12 +195,42 @@ def count_categories(column, people: np.ndarray | None = None) -> Counter:
 
     A record is a row or, if `people` has the number of a person for each row, a person.
     """
+    if people is None:
+        counts_of_labels = _counts_of_objects(column)
+        if counts_of_labels is not None:
+            return _counted_forms(counts_of_labels)
+
     numbers, categories = categories_of(column)
     if people is not None:
         numbers = most_frequent(numbers, people, len(categories))
 
     counts = np.bincount(numbers[numbers >= 0], minlength=len(categories)).tolist()
     return Counter({each: n for each, n in zip(categories, counts, strict=True) if n})
+
+
+def _counts_of_objects(column):
+    """Return how often each object occurs, several times as fast as by numbering the rows.
+
+    None if the column does not hold objects, or holds unusual ones.
+    """
+    if "object" not in str(getattr(column, "dtype", None)).lower():
+        return None
+
+    cells = _cells(column)
+    kinds = set(map(type, cells))
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and kinds <= _TEXT_TYPES:
+        series = pandas.Series(column if type(column) is np.ndarray else cells, dtype=object)
+        counts = series.value_counts(sort=False, dropna=False)
+        return dict(zip(counts.index.tolist(), counts.tolist(), strict=True))
+    return Counter(cells) if kinds <= _PLAIN_TYPES else None
+
+
+def _counted_forms(counts_of_labels):
+    counts: Counter = Counter()
+    for label, n_records in counts_of_labels.items():
+        counts[public_form(label)] += n_records
+    return counts
 
 
 def most_frequent(numbers, people, n_categories):

@@ -62,9 +62,10 @@ def dp_describe(
     ----------
     table : {pandas, polars, Arrow, dask or Spark table, NumPy or dask array, iterator}
         The private rows. Columns whose types are neither numbers nor dates are left out, whatever
-        is in them: text, objects, booleans, categories. NaN and missing values are not counted,
-        infinities are clipped. An iterator yields tables with the same columns, each a part of the
-        rows.
+        is in them: text, objects, booleans, categories. To find categories takes a delta, which
+        a description need not have: use :func:`dp_value_counts`. NaN and missing values are not
+        counted, infinities are clipped. An iterator yields tables with the same columns, each a
+        part of the rows.
     percentiles : array-like of float, default=(0.05, 0.25, 0.5, 0.75, 0.95)
         Which quantiles: distinct, each strictly between 0 and 1.
     by : str, list of str or None, default=None
@@ -121,6 +122,7 @@ def dp_describe(
     DPDescribeDisplay : Draws a description with its noise.
     dp_quantiles : Quantiles of one column.
     dp_count : The number of rows, whatever is missing in them.
+    dp_value_counts : The categories of a text column and their counts.
 
     Notes
     -----

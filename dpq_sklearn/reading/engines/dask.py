@@ -17,6 +17,9 @@ from scipy import sparse
 
 from dpq_sklearn.reading.containers import checked_table, library_of, read_matrix
 from dpq_sklearn.reading.engines.parts import (
+    counts_of_part,
+    counts_or_raise,
+    merged_part_counts,
     merged_parts,
     run_job,
     side_by_side,
@@ -171,6 +174,27 @@ class DaskCollection:
         found = side_by_side(run_job("Dask", lambda: dask.compute(*delayed)))
         return Records.of_summaries(found.summaries, grid, n_rows=found.n_records)
 
+    def check_categories(self):
+        """Raise if categories cannot be counted here; reads nothing."""
+        if self.groups is not None:
+            raise ValueError(
+                "groups must be None to find categories in a dask collection, got groups. Compute "
+                "the columns first, or use fit_batches with whole people in each batch."
+            )
+
+    def count_categories(self):
+        """Return the number of rows with each category, for each column; computes."""
+        X = self.X if self._is_frame else self.X.rechunk({1: -1})
+        level = [dask.delayed(counts_of_part)(part) for part in np.ravel(X.to_delayed())]
+        while len(level) > 1:
+            starts = range(0, len(level), MERGED_AT_ONCE)
+            level = [
+                dask.delayed(merged_part_counts)(level[i : i + MERGED_AT_ONCE]) for i in starts
+            ]
+
+        (found,) = run_job("Dask", lambda: dask.compute(level[0]))
+        return counts_or_raise(found)
+
     def _delayed_people(self, grid):
         """Return the delayed summary of all people; each has been brought to one partition."""
         features = self.features() if self._is_frame else self.features().rechunk({1: -1})
@@ -206,7 +230,8 @@ class DaskCollection:
         if row_map.is_sparse and self._is_frame:
             raise ValueError(
                 'a dask DataFrame cannot hold the sparse rows of encode="onehot": set '
-                'encode="onehot-dense" or "ordinal", or transform a dask Array.'
+                'encode="onehot-dense" or "ordinal" (of an encoder sparse_output=False), or '
+                "transform a dask Array."
             )
 
     def map_rows(self, row_map):
@@ -234,10 +259,11 @@ def _delayed_summary(parts, grid, first_column):
     )
 
 
-def _merged_in_a_tree(level):
+def _merged_in_a_tree(level, merge=merged_parts):
+    """Return what `merge` makes of several delayed parts, a few at a time."""
     while len(level) > 1:
         starts = range(0, len(level), MERGED_AT_ONCE)
-        level = [dask.delayed(merged_parts)(level[i : i + MERGED_AT_ONCE]) for i in starts]
+        level = [dask.delayed(merge)(level[i : i + MERGED_AT_ONCE]) for i in starts]
     return level[0]
 
 

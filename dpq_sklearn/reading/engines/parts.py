@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpq_sklearn.reading.categories import count_columns, merged_counts, table_of_categories
 from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_columns
 from dpq_sklearn.reading.summaries import EMPTY_SUMMARY, Summary, merge, summarize
 
@@ -64,6 +65,28 @@ def side_by_side(blocks):
         n_records=blocks[0].n_records,
         summaries=[summary for block in blocks for summary in block.summaries],
     )
+
+
+def counts_of_part(part):
+    """Return the number of rows with each category, for each column of a table; or an exception."""
+    try:
+        return count_columns(table_of_categories(part))
+    except Exception as error:
+        return error.with_traceback(None)
+
+
+def merged_part_counts(parts):
+    """Return the sums of the counts of several parts; or the first exception among them."""
+    errors = [part for part in parts if isinstance(part, Exception)]
+    return errors[0] if errors else merged_counts(parts)
+
+
+def counts_or_raise(counts):
+    """Return the counts of all parts; raises if they are an exception."""
+    if isinstance(counts, Exception):
+        counts.add_note(_NOTHING_RELEASED)
+        raise counts
+    return counts
 
 
 def ranges_of_summary(summary, grid, column):
