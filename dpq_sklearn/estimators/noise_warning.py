@@ -112,6 +112,16 @@ def are_piled_up(values, grid):
     return is_bound, is_open
 
 
+def are_at_an_end(values, grid):
+    """Return which features have all of their edges on one end, also if equal edges moved apart."""
+    is_bound, is_open = are_piled_up(values, grid)
+    lowest, highest = _extremes(values)
+    nearly = 1 - 1e-5  # edges move by a few of the last digits of a float32
+    is_low = grid.is_open_low & (highest <= nearly * grid.low)
+    is_high = grid.is_open_high & (lowest >= nearly * grid.high)
+    return is_bound | is_open | is_low | is_high
+
+
 def _extremes(values):
     """Return the lowest and the highest edge of each feature in two rows; 0 if it has none."""
     ends = [(edges[0], edges[-1]) if edges.size else (0.0, 0.0) for edges in values]  # ascending

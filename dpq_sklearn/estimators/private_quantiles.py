@@ -14,7 +14,7 @@ from dpq_sklearn.estimators.base import PrivateTransformer
 from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions
 from dpq_sklearn.estimators.noise_warning import (
     advice,
-    are_piled_up,
+    are_at_an_end,
     rows_in_words,
     warn_if_noisy,
 )
@@ -298,7 +298,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
             self.error_in_bins_,
             self._numbers_of_exact_edges(),
             kinds=self._kinds(),
-            are_at_an_end=np.any(are_piled_up(values, plan.grid), axis=0),
+            are_at_an_end=are_at_an_end(values, plan.grid),
             caveats=self._caveats(plan),
             advice=self._advice(plan) if is_noisy else "",
         )
