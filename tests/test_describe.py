@@ -1,6 +1,7 @@
 """Descriptions of tables: pandas' numbers, columns by type alone, one price for all of them."""
 
 import math
+import sys
 import warnings
 
 import numpy as np
@@ -546,10 +547,18 @@ def test_what_is_no_table_of_numbers_is_refused_before_the_price_is_paid(table, 
     assert "31337" not in str(caught.value) and "31337" not in str(caught.value.__context__)
 
 
-def test_without_pandas_only_polars_is_described(frame, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    ledger = PrivacyLedger(eps=1.0)
-    with pytest.raises(ImportError, match="dp_describe needs pandas"):
-        dp_describe(np.zeros((3, 2)), ledger=ledger)
-    assert not list(ledger.records())
-    assert dp_describe(pl.DataFrame({"a": [1.0]}), ledger=ledger).shape == (6, 2)
+def test_without_pandas_a_description_is_a_small_table(frame, monkeypatch):
+    X = frame[["age", "income"]].to_numpy(dtype=float)
+    of_pandas = dp_describe(X, random_state=0)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "pandas", None)
+        description = dp_describe(X, random_state=0)
+        again = read_description(description)
+
+    assert description.labels == list(of_pandas.index)
+    first, second = description.columns
+    assert np.array_equal(np.column_stack([description[first], description[second]]), of_pandas)
+    assert description[[second]].columns == [second]
+    assert "count" in repr(description) and "50%" in str(description)
+    assert np.array_equal(again.values, read_description(of_pandas).values)
+    assert description.to_pandas().equals(of_pandas)

@@ -765,6 +765,8 @@ def test_without_pandas_the_report_is_a_dict_of_arrays(estimator, plenty, monkey
     assert len(lines) == 11 and lines[0].split() == list(report)
     assert all(word in line for line, word in zip(lines[1:], report["verdict"], strict=True))
     assert report._repr_html_().count("<tr>") == 11
+    some = report[["feature", "verdict"]]
+    assert some.to_string(index=False).splitlines()[0].split() == ["feature", "verdict"]
 
 
 # All that leaves a fit is a function of the release

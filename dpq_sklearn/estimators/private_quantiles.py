@@ -276,7 +276,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
 
         Returns
         -------
-        report : pandas.DataFrame, or dict of arrays if pandas is not installed
+        report : pandas.DataFrame, or SmallTable if pandas is not installed
             For each feature its name, its number of bins, the private edges between them, the
             expected error of an edge in bins, a verdict in words, its precondition with the
             released count, and advice if the feature is mostly noise. Equal edges make bins that

@@ -1,36 +1,12 @@
 """The quality report of a fitted transformer: a table from released numbers and public facts."""
 
-import html
-
 import numpy as np
 
 from dpq_sklearn.dates import ColumnKind, dates_of
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
+from dpq_sklearn.small_table import SmallTable
 
 _VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
-
-
-class QualityReport(dict):
-    """A small table for users without pandas: columns of equal length, by name."""
-
-    def _rows(self):
-        columns = ([name, *map(str, values)] for name, values in self.items())
-        return list(zip(*columns, strict=True))
-
-    def __repr__(self):
-        rows = self._rows()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-        return "\n".join(lines)
-
-    def _repr_html_(self):
-        rows = ""
-        for row in self._rows():
-            cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
-            rows += f"<tr>{cells}</tr>"
-
-        return f"<table>{rows}</table>"
 
 
 def make_report(names, values, bounds, errors, n_exact, *, kinds, are_at_an_end, caveats, advice):
@@ -56,7 +32,7 @@ def make_report(names, values, bounds, errors, n_exact, *, kinds, are_at_an_end,
     try:
         import pandas
     except ImportError:
-        return QualityReport(columns)
+        return SmallTable(columns)
     return pandas.DataFrame(columns)
 
 

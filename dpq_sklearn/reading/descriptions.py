@@ -24,6 +24,7 @@ from dpq_sklearn.reading.containers import (
     read_matrix,
 )
 from dpq_sklearn.reading.quantities import are_quantities, names_of
+from dpq_sklearn.small_table import SmallTable
 
 COUNT = "count"
 STATISTIC = "statistic"  # what polars calls the column of labels
@@ -55,7 +56,6 @@ def labels_of_quantiles(probabilities):
 
 def check_container(table):
     """Raise if a description of such a table could not be made: before anything is released."""
-    check_library_of(table)
     if library_of(table) == "polars" and STATISTIC in names_of(table):
         raise ValueError(
             f"columns of table must have other names than {STATISTIC!r}, which that of the labels "
@@ -70,7 +70,7 @@ def check_library_of(table):
 
 
 def make_description(table, probabilities, counts, values):
-    """Return a description of a table: for polars one of polars, else of pandas.
+    """Return a description of a table: for polars one of polars, else of pandas if it is there.
 
     `values` has the quantiles of each column, and `counts` the numbers of their values. Columns of
     dates hold dates. As in the libraries' own `describe` they are columns of objects in pandas,
@@ -80,9 +80,13 @@ def make_description(table, probabilities, counts, values):
     if library_of(table) == "polars":
         return _description_in_polars(table, labels, counts, values)
 
-    import pandas
-
     dtypes = columns_of(table)[1]
+    try:
+        import pandas
+    except ImportError:
+        columns = map(_column_without_pandas, dtypes, counts, values)
+        return SmallTable(zip(names_of(table), columns, strict=True), labels)
+
     columns = {
         position: _column_in_pandas(*column)
         for position, column in enumerate(zip(dtypes, counts, values, strict=True))
@@ -108,6 +112,14 @@ def _column_in_pandas(dtype, count, values):
     return np.array([float(count), *dates], dtype=object)
 
 
+def _column_without_pandas(dtype, count, values):
+    """Return a count and quantiles as an array: of objects for dates."""
+    kind = kind_of(dtype)
+    if kind is ColumnKind.NUMBER:
+        return np.append(float(count), values)
+    return np.array([float(count), *nearest_dates(values, kind).tolist()], dtype=object)
+
+
 def _description_in_polars(table, labels, counts, values):
     import polars
 
@@ -128,7 +140,9 @@ def _description_in_polars(table, labels, counts, values):
 
 def read_description(table):
     """Return what a description says, or None if a table is none: without a row of counts."""
-    if hasattr(table, "iloc"):
+    if isinstance(table, SmallTable):
+        labels = table.labels or []
+    elif hasattr(table, "iloc"):
         labels = list(table.index)
     elif library_of(table) == "polars" and STATISTIC in table.columns:
         labels = table[STATISTIC].to_list()
@@ -140,8 +154,13 @@ def read_description(table):
     if COUNT not in labels or not rows:
         return None
 
-    names = names_of(table)
-    columns, kinds = zip(*map(_read_column, *columns_of(table)[1:]), strict=True)
+    if isinstance(table, SmallTable):
+        names = table.columns
+        found = [(column.dtype, column[:, None]) for column in table.values()]
+    else:
+        names = names_of(table)
+        found = zip(*columns_of(table)[1:], strict=True)
+    columns, kinds = zip(*(_read_column(*column) for column in found), strict=True)
     found = [position for position, numbers in enumerate(columns) if numbers is not None]
     if not found:
         return None
@@ -161,7 +180,7 @@ def _read_column(dtype, column):
     if are_quantities(dtype):
         return read_matrix(column)[:, 0].astype(np.float64), kind_of(dtype)
 
-    cells = list(column)
+    cells = list(np.ravel(column) if isinstance(column, np.ndarray) else column)
     try:
         numbers = np.array(list(map(_number_in_cell, cells)))
     except (TypeError, ValueError):

@@ -11,6 +11,7 @@ from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_table, library_of, no_data_in_frames
 from dpq_sklearn.reading.descriptions import (
     check_container,
+    check_library_of,
     labels_of_quantiles,
     make_description,
     make_segmented_description,
@@ -107,12 +108,13 @@ def dp_describe(
 
     Returns
     -------
-    description : pandas or polars DataFrame
+    description : pandas or polars DataFrame, or SmallTable if pandas is not installed
         The columns that are described, with the rows "count", "5%", and so on. Counts are whole
         numbers, at least 0; they get a fifth of the budget. For polars it is a polars DataFrame
-        with the labels of the rows in a column "statistic", for all else one of pandas, which has
-        to be installed. A column of dates holds dates, as objects in pandas and as text in polars.
-        With `by` it has a row for each key, and pairs of a column and a statistic as columns, like
+        with the labels of the rows in a column "statistic", for all else one of pandas. Without
+        pandas it is a small table that prints, indexes by name and has a `to_pandas`. A column of
+        dates holds dates, as objects in pandas and as text in polars. With `by`, which needs pandas
+        or polars, it has a row for each key, and pairs of a column and a statistic as columns, like
         ``DataFrame.groupby(...).describe()``. For polars the keys are columns.
     privacy : PrivacyLoss
         What the release cost. Only if `return_privacy`.
@@ -166,6 +168,8 @@ def dp_describe(
             _check_source_of_segments(table, keys)
         typed_rows, source = _typed_rows_and_source(table, groups, by, n_jobs)
         check_container(typed_rows)
+        if by:
+            check_library_of(typed_rows)
 
         columns = _columns(typed_rows, probabilities, bounds, decimals, prior)
         request = Request(
