@@ -29,9 +29,10 @@ errors = {
 }
 
 # %%
-# :func:`~dpq_sklearn.suggest_n_bins` answers the question for a number of rows: the most bins, a
-# power of two up to the cube root of the rows, whose edges are off by at most half a bin. It is
-# what ``n_bins="auto"`` takes; 1, with a warning, says that not even 2 bins are good.
+# :func:`~dpq_sklearn.suggest_n_bins` answers the question for a number of rows: the most of 2, 4,
+# 8, ..., 64 bins, up to the cube root of the rows, with edges that are off by at most half a bin.
+# ``n_bins="auto"`` follows the same rule. The result 1, with a warning, means that not even 2 bins
+# are good.
 warnings.simplefilter("ignore", PrivacyNoiseWarning)  # the table shows the 1
 numbers_of_rows = [1_000, 10_000, 100_000, 1_000_000]
 print(f"{'rows':36}" + "".join(f"{n_rows:>11,}" for n_rows in numbers_of_rows))
@@ -40,9 +41,9 @@ for name, setting in settings.items():
     print(f"{name:36}" + "".join(f"{n_bins:>11}" for n_bins in suggested))
 
 # %%
-# Left, the error in rows. It is low at powers of two, where every split asks for a median. Ten
-# features, or a tenth of the eps, cost a factor of ten. Right, the same error in bins, for 10,000
-# rows: bins get smaller as the error gets larger. Stay below the line at half a bin.
+# Left, the error in rows. It grows slowly with the number of bins. Ten features, or a tenth of the
+# eps, multiply it by ten. Right, the same error in bins, for 10,000 rows: bins get smaller as the
+# error gets larger. Stay below the line at half a bin.
 fig, (left, right) = plt.subplots(1, 2, figsize=(8, 4.2), layout="constrained")
 styles = [("-", "#0072B2"), ("--", "#D55E00"), ("-.", "#009E73"), (":", "#CC79A7")]
 for (name, error), (style, color) in zip(errors.items(), styles, strict=True):

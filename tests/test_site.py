@@ -101,7 +101,7 @@ def search_index():
         "speed": "speed",
         "people": "people",
         "groups": "people",
-        "categorical": "recipes",
+        "categorical": "categorical",
         "export ONNX": "export",
         "ledger": "ledger",
         "NaN": "missing_values",

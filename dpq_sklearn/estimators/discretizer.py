@@ -49,9 +49,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     ----------
     n_bins : int, "auto", array-like or dict, default=5
         The number of bins, at least 2, also by position or name of the feature; features that a
-        dict does not name get 5. Powers of two are the most accurate for their number. "auto" goes
-        by the released number of rows; with ``strategy="uniform"`` it is 10, or the number of
-        points that `decimals` and `bounds` leave.
+        dict does not name get 5. "auto" goes by the released number of rows; with
+        ``strategy="uniform"`` it is 10, or the number of points that `decimals` and `bounds` leave.
     encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot"
         A sparse matrix of indicators, a dense one, or bin numbers.
     strategy : {"quantile", "uniform", "auto"}, default="quantile"

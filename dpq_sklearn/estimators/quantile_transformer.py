@@ -34,8 +34,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     Parameters
     ----------
     n_quantiles : int or "auto", default="auto"
-        The number of private quantiles, i / (n_quantiles + 1); 3, 7, 15, 31, ... are the most
-        accurate. More are finer and noisier; "auto" goes by the released number of rows.
+        The number of private quantiles, i / (n_quantiles + 1). More quantiles follow the data more
+        closely, with more noise in each. "auto" goes by the released number of rows.
     output_distribution : {"uniform", "normal"}, default="uniform"
         The distribution of the transformed features.
     copy : bool, default=True

@@ -93,9 +93,9 @@ def suggest_n_bins(
 ):
     """Suggest the largest number of bins whose edges are still meaningful.
 
-    It is the largest power of two, up to 64 and to the cube root of `n_rows`, whose edges are
-    expected to be off by no more than `tolerance`. ``n_bins="auto"`` follows the same rule, but its
-    count of the rows is private: where its noise is large it takes fewer bins.
+    Tries 2, 4, 8, 16, 32 and 64 bins, up to the cube root of `n_rows`, and returns the largest
+    number whose edges are expected to be off by at most `tolerance`. ``n_bins="auto"`` follows the
+    same rule with a private count of the rows, and uses fewer bins if that count is noisy.
 
     Parameters
     ----------
