@@ -2,13 +2,13 @@
 What if a person has many rows?
 ===============================
 
-Visits, purchases and measurements come in several rows a person. A promise for rows is then a weak
-promise for people: somebody with 50 rows is protected by 50 times the ``eps``. There are three ways
-to promise ``eps=1`` to people:
+Visits, purchases and measurements have several rows per person. A guarantee for single rows is then
+weak for people: a person with 50 rows is protected by 50 times the ``eps`` only. There are three
+ways to guarantee ``eps=1`` to people, which is called user-level privacy:
 
 - ``eps / 50`` for a row, if it is known that nobody has more than 50 rows,
 - one random row of each person, and the others are thrown away,
-- ``groups``, which says whose row each one is: each of a person's k rows weighs 1/k, and all of
+- ``groups``, which names the person of each row: each of a person's k rows weighs 1/k, and all of
   them together cost what one row costs.
 
 How far off are the quartiles?

@@ -2,9 +2,9 @@
 What do I hand to the data protection officer?
 ==============================================
 
-``privacy_statement`` writes one page about a fitted pipeline: the promise, what was released, what
-it cost, and what it does not cover. ``privacy_of`` has the same facts as an object, and finds steps
-that void the promise before anybody else does.
+``privacy_statement`` writes one page about a fitted pipeline: the guarantee, what was released, its
+cost, and what is not covered. ``privacy_of`` returns the same facts as an object, and finds steps
+that invalidate the guarantee.
 """
 
 import matplotlib.pyplot as plt
@@ -28,8 +28,8 @@ pipeline.fit(X, y)
 print(privacy_statement(pipeline))
 
 # %%
-# A scaler in front looks at all rows: one outlier moves every scaled number, and with them the
-# edges. The promise is void, and ``privacy_of`` says so.
+# An earlier scaler looks at all rows: one outlier moves every scaled number, and with them the
+# edges. This invalidates the guarantee, and ``privacy_of`` says so.
 scaled = make_pipeline(MinMaxScaler(), DPKBinsDiscretizer(4, ledger=ledger), LogisticRegression())
 privacy = privacy_of(scaled.fit(X, y))
 print(privacy)

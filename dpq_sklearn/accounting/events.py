@@ -44,9 +44,9 @@ def counted(events: Iterable[Event]) -> tuple[Event, ...]:
 def dp_event(events: Iterable[Event], rho: float) -> Any:
     """Return a ``ComposedDpEvent`` of Google's dp_accounting for events that cost `rho` in total.
 
-    That library has no bounded-range exponential mechanism, so every event is stated by its zCDP,
-    which the library's accountant for Renyi divergences accepts. The difference between `rho` and
-    the sum of the events is the reserve for rounding.
+    dp_accounting 0.6.0 has no event for a bounded-range exponential mechanism, so every event is
+    stated by its zCDP, which the library's accountant for Renyi divergences accepts. The difference
+    between `rho` and the sum of the events is the reserve for rounding.
     """
     dp_accounting = optional_module("dp_accounting", "to_dp_event", "dp-accounting")
     composed = [

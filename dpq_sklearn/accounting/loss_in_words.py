@@ -49,7 +49,7 @@ def variant(loss: "PrivacyLoss") -> str:
     return "Approximate DP" if loss.delta > 0 else "Pure DP"
 
 
-def promise(loss: "PrivacyLoss") -> str:
+def guarantee(loss: "PrivacyLoss") -> str:
     """Return the guarantee as a sentence."""
     who = "one person with all their rows" if loss.neighbours is Neighbours.PEOPLE else "one row"
     if loss.eps == math.inf:
@@ -94,7 +94,7 @@ def as_text(loss: "PrivacyLoss") -> str:
     known = described(loss)
     width = max(map(len, known))
     lines = (f"  {name.ljust(width)}  {text}" for name, text in known.items())
-    return "\n".join((promise(loss), *lines))
+    return "\n".join((guarantee(loss), *lines))
 
 
 def as_html(loss: "PrivacyLoss") -> str:
@@ -103,7 +103,7 @@ def as_html(loss: "PrivacyLoss") -> str:
         f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td></tr>"
         for name, text in described(loss).items()
     )
-    return f"<div><p>{html.escape(promise(loss))}</p><table>{''.join(rows)}</table></div>"
+    return f"<div><p>{html.escape(guarantee(loss))}</p><table>{''.join(rows)}</table></div>"
 
 
 def as_dict(loss: "PrivacyLoss") -> dict[str, Any]:
@@ -122,7 +122,7 @@ def as_dict(loss: "PrivacyLoss") -> dict[str, Any]:
             "privacy_unit": _PRIVACY_UNITS[_neighbours(loss)],
             "privacy_unit_description": _neighbours(loss).in_words,
             "privacy_parameters": _parameters(loss),
-            "privacy_parameters_description": promise(loss),
+            "privacy_parameters_description": guarantee(loss),
         },
         "model": {"model_name": "Central", "access_type": "Non-interactive"},
         "accounting": {"composition": loss.account, "post_processing": _POST_PROCESSING},

@@ -9,7 +9,7 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import _check_feature_names_in
 
-from dpq_sklearn.accounting.loss_in_words import NOT_COVERED, described, promise
+from dpq_sklearn.accounting.loss_in_words import NOT_COVERED, described, guarantee
 from dpq_sklearn.checks import shown
 from dpq_sklearn.composites.parts import parts_of
 from dpq_sklearn.ledger.ledger import PrivacyLedger
@@ -120,7 +120,7 @@ def _sections_of_ledger(ledger):
 
 
 def _guarantee(loss, inside=None):
-    content = [promise(loss)]
+    content = [guarantee(loss)]
     if inside is not None and inside.unknown:
         content = ["Not all private fits are known, so there is no total to state."]
     if inside is not None and not inside.holds:

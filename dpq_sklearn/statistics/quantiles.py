@@ -88,7 +88,7 @@ def dp_quantiles(
         quantiles where `decimals` and `bounds` leave few points: "auto" uses it where that is so.
     groups : array-like of shape (n_samples,) or None, default=None
         Whose row each one is: any hashable labels, a missing one is a person of its own. Each of a
-        person's k rows then weighs 1/k, NaN included, and the promise is for people. None is for
+        person's k rows then weighs 1/k, NaN included, and the guarantee is for people. None is for
         rows.
     random_state : None, int or RandomState, default=None
         None is the operating system's generator. Anything else is reproducible, for tests only:
