@@ -59,9 +59,10 @@ def some_nodes(seed, n_nodes=600, grid=GRID):
 
 
 def know_a_scale(nodes):
-    """Whether a value is released beyond the only released end of each node."""
-    _, lo, hi, beyond, _, is_released = nodes
-    return (is_released[0] != is_released[1]) & (beyond != np.where(is_released[0], lo, hi))
+    """Whether a value, not zero, is released beyond the only released end of each node."""
+    column, lo, hi, beyond, _, is_released = nodes
+    is_other = (beyond != np.where(is_released[0], lo, hi)) & (beyond != GRID.cells_of(0.0, column))
+    return (is_released[0] != is_released[1]) & is_other
 
 
 def densities_at(cells, measure, row):
@@ -222,6 +223,12 @@ def test_without_a_scale_the_tails_stay_heavy():
     """Ties say nothing: the next value may be anywhere."""
     tied = one_node(12.25, None, neighbour=12.25)
     assert measure_between(tied, 1e3, 1e12) > 0.1
+
+
+def test_beyond_zero_the_tails_stay_heavy():
+    """The next quantile of a column of many zeros may lie anywhere between these and the others."""
+    after_zeros = one_node(0.125, None, neighbour=0.0)
+    assert measure_between(after_zeros, 1e2, 1e5) > 0.05
 
 
 def test_years_have_a_share_of_the_first_draw():

@@ -148,7 +148,7 @@ class _Ends(NamedTuple):
     known: np.ndarray  # a value that tells the scale of a node with an open end
     released: np.ndarray  # the released end, of two the lower one
     is_one_sided: np.ndarray  # whether one end is released, the other one open or a bound
-    is_scale_known: np.ndarray  # whether beyond that end another value is released
+    is_scale_known: np.ndarray  # whether another value, not zero, is released beyond that end
 
 
 class _Scale(NamedTuple):
@@ -368,7 +368,8 @@ def _ends(grid, columns, cells, is_open, is_released):
         known=values[2],
         released=released,
         is_one_sided=is_one_sided,
-        is_scale_known=is_one_sided & (released != values[2]),
+        # Many records may be at zero: the next value says little about the scale of the others.
+        is_scale_known=is_one_sided & (released != values[2]) & (values[2] != 0),
     )
 
 
