@@ -20,6 +20,7 @@ from dpq_sklearn.accounting.budgets import (
     exponential_cost,
     feature_shares,
 )
+from dpq_sklearn.accounting.compositions import basic_compositions
 from dpq_sklearn.accounting.conversions import (
     eps_of_pure,
     eps_of_zcdp,
@@ -377,3 +378,19 @@ def test_units_are_known_by_their_values(unit):
 def test_privacy_loss_is_frozen():
     with pytest.raises(AttributeError):
         PrivacyLoss(1.0, 0.0, 0.1).eps = 2.0
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-2])
+def test_a_count_beside_the_columns_leaves_them_less_rho(delta):
+    """The columns and the count together cost at most what (eps, delta) allows."""
+    total = TotalBudget(1.0, delta)
+    count = Budget(0.125, "eps")
+    rho = rho_of_approximate_dp(1.0, delta)
+    (_, beside) = basic_compositions(total, (0.5, 0.5), count)
+    spent = math.fsum(budget.amount for budget in beside.budgets)
+    assert spent + rho_of_pure(0.125) <= rho * (1 + 1e-12)
+    assert spent > 0.9 * (rho - rho_of_pure(0.125))
+
+    (_, apart) = basic_compositions(total, (0.5, 0.5), count, count_is_apart=True)
+    spent = math.fsum(budget.amount for budget in apart.budgets)
+    assert spent <= rho_of_approximate_dp(0.875, delta) * (1 + 1e-12)

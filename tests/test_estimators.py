@@ -17,10 +17,11 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import BaggingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import has_fit_parameter
@@ -609,3 +610,19 @@ def test_frozen_edges_are_searched_downstream_for_nothing(labelled, tmp_path):
     pipeline = Pipeline([("dpq", FrozenEstimator(fitted)), ("clf", LogisticRegression())])
     GridSearchCV(pipeline, {"clf__C": [0.1, 1.0]}, cv=3).fit(X, y)
     assert ledger.spent().eps == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_an_ensemble_does_not_replace_the_randomness_of_the_operating_system(in_pipeline, X):
+    private = DPKBinsDiscretizer(2)
+    steps = make_pipeline(private, LogisticRegression())
+    estimator = make_pipeline(steps) if in_pipeline else steps
+    bagging = BaggingClassifier(estimator, n_estimators=2, random_state=0).fit(X, X[:, 0] > 0)
+    for fitted in bagging.estimators_:
+        binner = fitted[0][0] if in_pipeline else fitted[0]
+        assert binner.random_state is None and binner.privacy_.os_randomness
+
+    seeded = make_pipeline(DPKBinsDiscretizer(2, random_state=0), LogisticRegression())
+    bagging = BaggingClassifier(seeded, n_estimators=2, random_state=0).fit(X, X[:, 0] > 0)
+    assert len({fitted[0].random_state for fitted in bagging.estimators_}) == 2
+    assert DPKBinsDiscretizer().set_params(random_state=3).random_state == 3

@@ -25,6 +25,7 @@ from dpq_sklearn.estimators.compat import (
     StrOptions,
     _fit_context,
     check_names,
+    is_seeding_an_ensemble,
     output_container,
 )
 from dpq_sklearn.estimators.docstrings import inherit_docstring
@@ -80,9 +81,9 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
     n_jobs : int or None, default=None
         Number of threads, as in joblib. The result does not depend on it.
     random_state : None, int or RandomState, default=None
-        Leave it at None for real data: anyone who knows the seed can remove the noise. Ensembles
-        such as BaggingClassifier replace None by a seed, which they store in the fitted estimator:
-        ``privacy_.os_randomness`` is False then, and statements say so.
+        Leave it at None for real data: anyone who knows the seed can remove the noise. None stays
+        None inside ensembles such as BaggingClassifier, which give seeds of their own to all
+        estimators in them.
     ledger : PrivacyLedger, str, path or None, default=None
         The ledger to charge before `X` is read: a :class:`PrivacyLedger`, the absolute path of its
         file, or the address of a server (``postgresql://user@host/database#name``). Raises
@@ -111,6 +112,24 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         "random_state": ["random_state"],
         "ledger": [PathLike, str, HasMethods(["spent", "remaining"]), None],
     }
+
+    def set_params(self, **params):
+        """Set the parameters of this estimator.
+
+        Parameters
+        ----------
+        **params : dict
+            Estimator parameters. A seed that an ensemble of scikit-learn draws does not replace
+            ``random_state=None``: the seed has 31 bits and is stored in the fitted ensemble, so
+            the noise could be removed.
+
+        Returns
+        -------
+        self : estimator
+        """
+        if "random_state" in params and self.random_state is None and is_seeding_an_ensemble():
+            del params["random_state"]
+        return super().set_params(**params)
 
     _doc_link_module = "dpq_sklearn"
     _doc_link_template = template_of_doc_links(DOCUMENTATION)

@@ -1,6 +1,8 @@
 """scikit-learn's side: its private names, what differs between its versions, and its checks."""
 # ruff: noqa: F401
 
+import sys
+
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils import check_array
@@ -14,6 +16,19 @@ try:  # scikit-learn >= 1.9 lets users choose between sparse matrices and sparse
     from sklearn.utils import _align_api_if_sparse as as_configured_sparse
 except ImportError:  # pragma: no cover
     from scipy.sparse import csr_matrix as as_configured_sparse
+
+
+def is_seeding_an_ensemble():
+    """Return whether an ensemble of scikit-learn is giving seeds to its estimators right now.
+
+    Its function `_set_random_states` calls `set_params` as anyone does, so only the frames tell.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_set_random_states":
+            return frame.f_globals.get("__name__", "").startswith("sklearn.")
+        frame = frame.f_back
+    return False
 
 
 def output_container(estimator):
