@@ -130,8 +130,13 @@ def dp_describe(
     -----
     **Privacy.** Neighbours: `table` with one row, or all rows of a person, added or removed. The
     description is an (eps, delta)-DP (or rho-zCDP) function of the rows. One row changes the count
-    of each column by at most 1, and the costs of all counts and quantiles add up. Names and types
-    of the columns are taken for public, and decide which columns there are.
+    of each column by at most 1, and the costs of all counts and quantiles add up. The names and
+    types of the columns are considered public, and decide which columns are described.
+
+    With `by`, a row is in one segment, and the weights of a person's rows sum to one record over
+    all segments. So all segments together cost what one description costs. The keys are public. If
+    they are found privately, the description has a pure eps of 4/5 of `eps`, and finding the keys
+    costs the rest and `delta`.
 
     Examples
     --------
@@ -149,6 +154,14 @@ def dp_describe(
     50%       40.00   22067.0
     75%       48.00   43270.0
     95%       59.95  115050.0
+
+    All segments together cost one eps:
+
+    >>> people["region"] = rng.choice(["north", "south"], size=20_000, p=[0.8, 0.2])
+    >>> incomes = people[["region", "income"]]
+    >>> described = dp_describe(incomes, by="region", keys=["north", "south"], random_state=0)
+    >>> described["income", "50%"].to_dict()
+    {'north': 22017.0, 'south': 22000.0}
     """
     check_by_and_keys(by, keys)
     probabilities = np.sort(checked_probabilities(percentiles, "percentiles").ravel())

@@ -112,7 +112,8 @@ def dp_quantiles(
     -----
     **Privacy.** Neighbours: `x` with one record, or all records of a person, added or removed. The
     values returned and the warning together are an (eps, delta)-DP (or rho-zCDP) function of `x`,
-    for one call. Every call spends anew.
+    for one call. Every call spends anew. With `by` all segments together cost what one costs,
+    because the weights of a record sum to at most 1 over all segments; see :func:`dp_describe`.
 
     **Warning.** A 64th of the budget is for a count of the rows. By that count, a
     :class:`PrivacyNoiseWarning` names the quantiles that are mostly noise: those whose expected
@@ -132,6 +133,13 @@ def dp_quantiles(
     >>> ages = np.random.default_rng(0).normal(40, 12, size=20_000).round()
     >>> dp_quantiles(ages, [0.25, 0.5, 0.75], eps=1.0, random_state=0)
     array([32., 40., 48.])
+
+    Medians of segments, all for one eps:
+
+    >>> regions = np.random.default_rng(1).choice(["north", "south"], size=20_000)
+    >>> found = dp_quantiles(ages, 0.5, by=regions, keys=["north", "south"], random_state=0)
+    >>> found["50%"].to_dict()
+    {'north': 40.0, 'south': 40.0}
     """
     check_by_and_keys(by, keys)
     probabilities = checked_probabilities(q, "q")
