@@ -42,8 +42,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     """Bin continuous features into private intervals.
 
     Works like :class:`sklearn.preprocessing.KBinsDiscretizer`, but the bin edges are
-    differentially private: `eps` is the price of the whole `fit`, over all features and all edges.
-    Read more in the :ref:`User Guide <guide>`.
+    differentially private: `eps` is the cost of the whole `fit`, over all features and all edges.
+    Read more in the :ref:`User Guide <private_pipeline>`.
 
     Parameters
     ----------
@@ -90,16 +90,21 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
     See Also
     --------
-    DPQuantileTransformer : A uniform or normal distribution instead of bins.
-    suggest_n_bins : How many bins the rows and the budget allow.
-    to_sklearn : Whole pipelines without a trace of this package.
+    sklearn.preprocessing.KBinsDiscretizer : The transformer without privacy.
+    DPQuantileTransformer : Map to a uniform or normal distribution instead of bins.
+    suggest_n_bins : Suggest a number of bins for the rows and the budget.
+    to_sklearn : Convert a fitted pipeline to plain scikit-learn.
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> from dpq_sklearn import DPKBinsDiscretizer
     >>> X = np.random.default_rng(0).lognormal(size=(10_000, 1))
     >>> est = DPKBinsDiscretizer(n_bins=4, eps=1.0, encode="ordinal", random_state=0).fit(X)
+    >>> est.bin_edges_[0].round(1)
+    array([0. , 0.5, 1. , 2. , 3. ])
     >>> est.transform([[0.1], [0.8], [1.2], [9.0], [np.nan]]).ravel()
     array([ 0.,  1.,  2.,  3., nan])
     >>> est.privacy_.eps

@@ -17,7 +17,7 @@ class DPOneHotEncoder(PrivateEncoder):
 
     Works like :class:`sklearn.preprocessing.OneHotEncoder` with ``handle_unknown="ignore"``, but
     the list of categories is differentially private: a rare diagnosis, town or job title does not
-    become a column. Read more in the :ref:`User Guide <guide>`.
+    become a column. Read more in the :ref:`User Guide <text_columns>`.
 
     Parameters
     ----------
@@ -41,13 +41,16 @@ class DPOneHotEncoder(PrivateEncoder):
 
     See Also
     --------
-    DPOrdinalEncoder : Numbers of categories instead of indicators.
-    DPKBinsDiscretizer : Indicators of private bins of numbers.
-    dp_value_counts : How many records have each category.
-    to_sklearn : Whole pipelines without a trace of this package.
+    sklearn.preprocessing.OneHotEncoder : The encoder without privacy.
+    DPOrdinalEncoder : Encode categories as numbers instead of indicators.
+    DPKBinsDiscretizer : Encode numbers as indicators of private bins.
+    dp_value_counts : Release categories with the number of their records.
+    to_sklearn : Convert a fitted pipeline to plain scikit-learn.
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> from dpq_sklearn import DPOneHotEncoder
     >>> towns = np.array(["Bern"] * 500 + ["Basel"] * 300 + ["Ardez"])[:, None]

@@ -17,7 +17,7 @@ class DPOrdinalEncoder(OneToOneFeatureMixin, PrivateEncoder):
 
     Works like :class:`sklearn.preprocessing.OrdinalEncoder` with
     ``handle_unknown="use_encoded_value"``, but the list of categories is differentially private.
-    Read more in the :ref:`User Guide <guide>`.
+    Read more in the :ref:`User Guide <text_columns>`.
 
     Parameters
     ----------
@@ -31,12 +31,15 @@ class DPOrdinalEncoder(OneToOneFeatureMixin, PrivateEncoder):
 
     See Also
     --------
-    DPOneHotEncoder : Indicators of categories instead of numbers.
-    DPKBinsDiscretizer : Numbers of private bins of numbers.
-    to_sklearn : Whole pipelines without a trace of this package.
+    sklearn.preprocessing.OrdinalEncoder : The encoder without privacy.
+    DPOneHotEncoder : Encode categories as indicators instead of numbers.
+    DPKBinsDiscretizer : Encode numbers as the numbers of private bins.
+    to_sklearn : Convert a fitted pipeline to plain scikit-learn.
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> from dpq_sklearn import DPOrdinalEncoder
     >>> towns = np.array(["Bern"] * 500 + ["Basel"] * 300 + ["Ardez"])[:, None]

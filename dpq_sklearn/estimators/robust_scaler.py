@@ -22,8 +22,8 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
     """Scale features by private medians and private quantile ranges.
 
     Works like :class:`sklearn.preprocessing.RobustScaler`, but the median and the range of each
-    feature are differentially private: `eps` is the price of the whole `fit`, over all features.
-    Read more in the :ref:`User Guide <guide>`.
+    feature are differentially private: `eps` is the cost of the whole `fit`, over all features.
+    Read more in :ref:`Private models <private_logistic_regression>`.
 
     Parameters
     ----------
@@ -39,9 +39,8 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         Whether to divide the scale by that of a normal distribution, so that normal features
         come out with a variance of about 1.
     clip : float or None, default=None
-        Transformed values are clipped to ``[-clip, clip]``: a public range, which a private model
-        behind this transformer asks for. A row of d features then has a norm of at most
-        ``clip * sqrt(d)``.
+        Clip transformed values to ``[-clip, clip]``, a public range that many private models
+        require. A row of d features then has a norm of at most ``clip * sqrt(d)``.
 
     Attributes
     ----------
@@ -63,11 +62,14 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     See Also
     --------
-    DPQuantileTransformer : Maps the whole distribution.
-    DPKBinsDiscretizer : Bins instead of a scale.
+    sklearn.preprocessing.RobustScaler : The transformer without privacy.
+    DPQuantileTransformer : Map features to a uniform or normal distribution.
+    DPKBinsDiscretizer : Bin features instead of scaling them.
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> from dpq_sklearn import DPRobustScaler
     >>> X = np.random.default_rng(0).normal(100, 15, size=(10_000, 1))
