@@ -233,6 +233,92 @@ def test_what_is_no_description_or_has_no_place_is_refused(frame):
     assert display.figure_ is figure
 
 
+# Descriptions by segment
+
+
+@pytest.fixture
+def regions(frame):
+    frame["region"] = np.where(np.arange(len(frame)) % 4 == 0, "south", "north")
+    return frame
+
+
+@pytest.mark.parametrize("as_polars", [False, True])
+def test_segments_of_a_column_are_drawn_side_by_side_on_one_scale(regions, as_polars):
+    table = pl.from_pandas(regions) if as_polars else regions
+    options = {"keys": ["south", "north"], "eps": 2.0}
+    description = dp_describe(table, by="region", random_state=0, **options)
+    display = DPDescribeDisplay.from_description(description, column="income", **options)
+    assert display.names == ["south", "north"] and display.column == "income"
+    assert display.figure_._suptitle.get_text().startswith("income: private quantiles 5%")
+
+    in_pandas = dp_describe(regions, by="region", random_state=0, **options)["income"]
+    assert display.counts.tolist() == in_pandas["count"].tolist()
+    assert np.array_equal(display.values.T, in_pandas.drop(columns="count").to_numpy())
+    first, second = display.axes_
+    assert first.get_xlim() == second.get_xlim()
+    assert first.get_xlim()[0] < display.values.min() < display.values.max() < first.get_xlim()[1]
+
+    # Two columns share the budget, the segments do not.
+    plain = dp_describe(regions[["age", "income"]], eps=2.0, random_state=0)
+    plain = DPDescribeDisplay.from_description(plain, eps=2.0)
+    assert display.count_error == pytest.approx(plain.count_error, rel=1e-4)
+    assert display.rank_errors == pytest.approx(plain.rank_errors, rel=1e-4)
+
+
+def test_keys_of_several_columns_and_dates_are_drawn(regions):
+    regions["year"] = 2020 + np.arange(len(regions)) % 2
+    regions["day"] = np.datetime64("2020-01-01") + np.arange(len(regions)) % 300
+    keys = [("north", 2021), ("south", 2020)]
+    description = dp_describe(regions, by=["region", "year"], keys=keys, random_state=0)
+    display = DPDescribeDisplay.from_description(description, column="day")
+    assert display.names == ["north, 2021", "south, 2020"] and display.are_dates == [True, True]
+    days = np.array(["2020-01-01", "2020-10-30"], dtype="datetime64[D]").astype(int)
+    assert days[0] < display.values[2, 0] < days[1]
+
+
+@pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")
+def test_small_segments_are_called_noise_and_do_not_set_the_scale(regions):
+    keys = ["north", "nowhere"]
+    description = dp_describe(regions, by="region", keys=keys, random_state=0)
+    display = DPDescribeDisplay.from_description(description, column="age")
+    noisy = ["mostly noise" in ax.get_title(loc="left") for ax in display.axes_]
+    assert noisy == [False, True]
+    low, high = display.values[0, 0], display.values[-1, 0]
+    assert display.axes_[0].get_xlim() == display.axes_[1].get_xlim()
+    assert display.axes_[1].get_xlim() == pytest.approx(
+        (low - 0.05 * (high - low), high + 0.05 * (high - low))
+    )
+
+
+def test_keys_that_were_found_privately_leave_four_fifths_of_eps(regions):
+    price = {"eps": 2.0, "delta": 1e-6}
+    options = {"keys": "private", **price}
+    description = dp_describe(regions, by="region", random_state=0, **options)
+    display = DPDescribeDisplay.from_description(description, column="age", **options)
+    rest = DPDescribeDisplay.from_description(description, column="age", eps=1.6)
+    assert display.count_error == pytest.approx(rest.count_error, rel=1e-3)
+
+
+def test_wrong_columns_of_a_description_by_segment_are_refused(regions):
+    keys = ["north", "south"]
+    description = dp_describe(regions, by="region", keys=keys)
+    for column in (None, "region", "count"):
+        with pytest.raises(ValueError, match=r"column must be .* one of 'age', 'income', got"):
+            DPDescribeDisplay.from_description(description, column=column)
+    with pytest.raises(ValueError, match='keys must be a list, "private" or None'):
+        DPDescribeDisplay.from_description(description, column="age", keys="public")
+    with pytest.raises(ValueError, match="axes must be one for each of the 2 segments, got 1"):
+        DPDescribeDisplay.from_description(
+            description, column="age", axes=matplotlib.pyplot.subplots()[1]
+        )
+    with pytest.raises(ValueError, match="description must have at least one segment"):
+        DPDescribeDisplay.from_description(description[:0], column="age")
+
+    plain = dp_describe(regions[["age"]])
+    with pytest.raises(ValueError, match="column must be None for a description without segments"):
+        DPDescribeDisplay.from_description(plain, column="age")
+
+
 @pytest.mark.parametrize("value", [12.0, 0.0, -3e7])
 def test_a_tied_column_has_a_readable_axis(value):
     """The ticks were numbers such as -0.002, beside an offset of +1.199e1."""

@@ -1,10 +1,11 @@
 """Descriptions: tables of counts and quantiles, as `DataFrame.describe` of pandas and polars has.
 
 `make_description` writes one. `read_description` knows one again, also if it was not released here.
+For descriptions by segment these are `make_segmented_description` and `read_segments`.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -173,6 +174,56 @@ def read_description(table):
         values=numbers[rows],
         are_dates=[kinds[position] is ColumnKind.INSTANT for position in found],
     )
+
+
+def names_in_segments(table):
+    """Return the columns that a description by segment describes, or None if a table is none."""
+    if library_of(table) == "polars":
+        names = list(table.columns)
+        is_segmented = STATISTIC in names and names[0] != STATISTIC  # the keys come first
+        return names[names.index(STATISTIC) + 1 :] if is_segmented else None
+
+    if not hasattr(table, "iloc") or table.columns.nlevels != 2:
+        return None
+    labels = set(table.columns.get_level_values(1))
+    if COUNT not in labels or not all(_is_label(label) for label in labels):
+        return None
+    return list(dict.fromkeys(table.columns.get_level_values(0)))
+
+
+def _is_label(label):
+    return isinstance(label, str) and bool(label == COUNT or _PERCENTAGE.fullmatch(label))
+
+
+def read_segments(table, column):
+    """Return what a description by segment says of one column: a `Described` of its segments."""
+    if library_of(table) == "polars":
+        keys, described = _segments_read_from_polars(table, column)
+    else:
+        keys = [key if isinstance(key, tuple) else (key,) for key in table.index]
+        described = table[column].T
+        described.columns = range(len(keys))  # keys may be anything
+
+    if not keys:
+        raise ValueError("description must have at least one segment, got none.")
+    return replace(
+        read_description(described), names=[", ".join(map(str, labels)) for labels in keys]
+    )
+
+
+def _segments_read_from_polars(table, column):
+    """Return the keys, and a description in which each segment of a column is a column."""
+    import polars
+
+    labels = table[STATISTIC].to_list()
+    n_segments = labels.count(COUNT)
+    n_labels = len(labels) // max(n_segments, 1)
+    parts = {
+        str(number): table[column].slice(number * n_labels, n_labels)
+        for number in range(n_segments)
+    }
+    keys = table.select(table.columns[: table.columns.index(STATISTIC)]).rows()[::n_labels]
+    return keys, polars.DataFrame({STATISTIC: labels[:n_labels], **parts})
 
 
 def _read_column(dtype, column):

@@ -1,4 +1,4 @@
-"""DPDescribeDisplay: a private description as one box per column, each with its noise."""
+"""DPDescribeDisplay: a private description as one box per column or segment, with its noise."""
 
 import numpy as np
 
@@ -6,9 +6,15 @@ from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.checks import shown
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF, errors_in_bins, rank_deviations
 from dpq_sklearn.optional import optional_module
-from dpq_sklearn.reading.descriptions import labels_of_quantiles, read_description
+from dpq_sklearn.reading.descriptions import (
+    labels_of_quantiles,
+    names_in_segments,
+    read_description,
+    read_segments,
+)
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.releases.request import Column, Request
+from dpq_sklearn.releases.segments import plan_private_segments
 from dpq_sklearn.reporting.displays import BAND, PRIVATE
 
 _HEIGHT_OF_A_COLUMN = 0.9  # in inches
@@ -24,13 +30,14 @@ class DPDescribeDisplay:
 
     Draws a box for each column of :func:`dp_describe`: pairs of quantiles around the median, the
     outermost of them as whiskers, each with the band in which the mechanism's noise leaves it.
-    Every column has an axis of its own. Only released numbers and public facts are drawn. Create it
+    Every column has an axis of its own. For a description by segment, it draws a box for each
+    segment of one column, on one scale. Only released numbers and public facts are drawn. Create it
     with :meth:`from_description`.
 
     Parameters
     ----------
     names : list of str
-        The names of the columns.
+        The names of the columns, or of the segments.
     counts : ndarray of shape (n_columns,)
         The released numbers of values.
     probabilities : array-like of shape (n_quantiles,)
@@ -43,6 +50,8 @@ class DPDescribeDisplay:
         Twice the standard deviation of the rank of each quantile; None draws no bands.
     are_noise : array-like of bool of shape (n_columns,) or None, default=None
         Which columns have too few values, so that their quantiles are mostly noise.
+    column : str or None, default=None
+        The column that the segments are drawn of; None draws columns instead of segments.
 
     Attributes
     ----------
@@ -74,6 +83,7 @@ class DPDescribeDisplay:
         count_error=0.0,
         rank_errors=None,
         are_noise=None,
+        column=None,
     ):
         self.names = names
         self.counts = counts
@@ -82,38 +92,49 @@ class DPDescribeDisplay:
         self.count_error = count_error
         self.rank_errors = rank_errors
         self.are_noise = are_noise
+        self.column = column
         self.are_dates = [False] * len(names)
 
     @classmethod
     def from_description(
-        cls, description, *, eps=None, delta=0.0, rho=None, mechanism="aq", axes=None
+        cls,
+        description,
+        *,
+        column=None,
+        keys=None,
+        eps=None,
+        delta=0.0,
+        rho=None,
+        mechanism="aq",
+        axes=None,
     ):
         """Draw a description; nothing is released.
 
         Parameters
         ----------
         description : pandas or polars DataFrame
-            What :func:`dp_describe` returned.
+            The table that :func:`dp_describe` returned.
+        column : str or None, default=None
+            The column to draw the segments of. Required for a description by segment.
+        keys : list, "private" or None, default=None
+            The `keys` of :func:`dp_describe`. "private" means that a fifth of eps found the keys.
         eps, delta, rho, mechanism
-            What it was asked for, from which the noise follows.
+            The arguments of :func:`dp_describe`, from which the noise follows.
         axes : array-like of matplotlib Axes or None, default=None
-            Where to draw, one for each column; None makes a new figure.
+            The axes to draw on, one for each column or segment. None makes a new figure.
 
         Returns
         -------
         display : DPDescribeDisplay
         """
         budget = TotalBudget(eps, delta, rho)
-        described = read_description(description)
-        if described is None:
-            raise ValueError(
-                "description must be a table of dp_describe, with a count and quantiles, got "
-                f"{shown(description)}."
-            )
+        described, n_columns = _read(description, column)
 
-        column = Column(described.probabilities)
-        n_columns = described.counts.size
-        plan = plan_description(Request([column] * n_columns, budget, mechanism))
+        n_segments = 1 if column is None else len(described.names)
+        request = Request(
+            [Column(described.probabilities)] * n_columns, budget, mechanism, n_segments=n_segments
+        )
+        plan = _plan(request, keys)
         deviation = plan.count_noises[0].deviation()
         rank_errors = 2 * rank_deviations(plan.quantiles)[0]
         display = cls(
@@ -127,6 +148,7 @@ class DPDescribeDisplay:
                 errors_in_bins(plan.quantiles, max(count - deviation, 1.0))[0] > TOO_FAR_OFF
                 for count in described.counts
             ],
+            column=column,
         )
         display.are_dates = described.are_dates
         return display.plot(axes=axes)
@@ -137,7 +159,7 @@ class DPDescribeDisplay:
         Parameters
         ----------
         axes : array-like of matplotlib Axes or None, default=None
-            Where to draw, one for each column; None makes a new figure.
+            The axes to draw on, one for each column or segment. None makes a new figure.
 
         Returns
         -------
@@ -148,12 +170,15 @@ class DPDescribeDisplay:
             axes = self._new_axes()
         self.axes_ = np.ravel(axes)
         if self.axes_.size != n_columns:
+            kind = "columns" if self.column is None else "segments"
             raise ValueError(
-                f"axes must be one for each of the {n_columns} columns, got {self.axes_.size}."
+                f"axes must be one for each of the {n_columns} {kind}, got {self.axes_.size}."
             )
 
         for column in range(n_columns):
             self._draw_column(self.axes_[column], column)
+        if self.column is not None:
+            self._set_common_scale()
         self.figure_ = self.axes_[0].figure
         return self
 
@@ -163,6 +188,7 @@ class DPDescribeDisplay:
         figure, axes = pyplot.subplots(
             n_columns,
             squeeze=False,
+            sharex=self.column is not None,
             figsize=(6.4, 0.6 + _HEIGHT_OF_A_COLUMN * n_columns),
             layout="constrained",
         )
@@ -174,7 +200,8 @@ class DPDescribeDisplay:
         are_few = len(labels) <= _MOST_LABELS
         quantiles = ", ".join(labels) if are_few else f"{labels[0]} to {labels[-1]}"
         noise = "" if self.rank_errors is None else "; bands and ±: noise (2 sd)"
-        return f"private quantiles {quantiles}{noise}"
+        what = "private quantiles" if self.column is None else f"{self.column}: private quantiles"
+        return f"{what} {quantiles}{noise}"
 
     def _draw_column(self, ax, column):
         """Draw the box of a column, and how many values it has."""
@@ -192,6 +219,20 @@ class DPDescribeDisplay:
         ax.set_title(self._title_of(column), loc="left", fontsize="medium")
         for side in ("left", "right", "top"):
             ax.spines[side].set_visible(False)
+
+    def _set_common_scale(self):
+        """Give all axes the range of the released quantiles of all segments.
+
+        Segments that are mostly noise may be anywhere, so they do not count if there are others.
+        """
+        is_noise = np.zeros(len(self.names)) if self.are_noise is None else self.are_noise
+        is_noise = np.asarray(is_noise, dtype=bool)
+        shown_values = self.values if is_noise.all() else self.values[:, ~is_noise]
+        low, high = shown_values.min(), shown_values.max()
+        margin = 0.05 * (high - low) or 0.5
+
+        for ax in self.axes_:
+            ax.set_xlim(low - margin, high + margin)
 
     def _draw_box(self, ax, values):
         """Draw ascending values: whiskers at the ends, boxes between, the middle one as a line."""
@@ -229,3 +270,36 @@ class DPDescribeDisplay:
         is_noise = self.are_noise is not None and self.are_noise[column]
         note = ": too few, mostly noise" if is_noise else ""
         return f"{self.names[column]}, {self.counts[column]:,.0f}{noise} values{note}"
+
+
+def _read(description, column):
+    """Return the `Described` that is drawn, and the number of columns that share the budget."""
+    names = names_in_segments(description)
+    if names is not None:
+        if column is None or column not in names:
+            raise ValueError(
+                "column must be a column of the description by segment: one of "
+                f"{', '.join(map(repr, names))}, got {shown(column)}."
+            )
+        return read_segments(description, column), len(names)
+
+    described = read_description(description)
+    if described is None:
+        raise ValueError(
+            "description must be a table of dp_describe, with a count and quantiles, got "
+            f"{shown(description)}."
+        )
+    if column is not None:
+        raise ValueError(
+            f"column must be None for a description without segments, got {shown(column)}."
+        )
+    return described, described.counts.size
+
+
+def _plan(request, keys):
+    """Return the plan that a description had."""
+    if isinstance(keys, str):
+        if keys != "private":
+            raise ValueError(f'keys must be a list, "private" or None, got {shown(keys)}.')
+        return plan_private_segments(request).description
+    return plan_description(request)
