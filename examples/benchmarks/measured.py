@@ -70,6 +70,7 @@ SOURCES = {
     "speed_functions": Source("speed", "measure_functions", 5, 0),
     "speed_transforms": Source("speed", "measure_transforms", 3, 0),
     "speed_people": Source("speed", "measure_people", 5, 0),
+    "speed_segments": Source("speed", "measure_segments", 5, 0),
     "speed_ledger": Source("ledger_speed", "measure", 100, 0),
 }
 
