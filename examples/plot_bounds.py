@@ -8,10 +8,12 @@ on the number of rows and on eps. The error is measured in ranks: how many rows 
 private quantile and the exact one, as a share of all rows.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dpq_sklearn import dp_quantiles
+from dpq_sklearn import PrivacyNoiseWarning, dp_quantiles
 
 # %%
 # Four kinds of made-up columns, each with bounds that fit tightly and with bounds that somebody
@@ -24,6 +26,8 @@ columns = {
     "unix time": (lambda n: rng.uniform(1.6e9, 1.7e9, n), (1.6e9, 1.7e9), (0, 4e9)),
 }
 q, n_trials = np.array([0.2, 0.4, 0.6, 0.8]), 25
+# The functions warn on few rows. The figure shows how large the errors are.
+warnings.simplefilter("ignore", PrivacyNoiseWarning)
 
 
 def rank_error(x, eps, bounds):

@@ -6,11 +6,13 @@ What is in a table that nobody may look at?
 It needs to know nothing about the columns, and one budget pays for all of them.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from dpq_sklearn import DPDescribeDisplay, dp_describe
+from dpq_sklearn import DPDescribeDisplay, PrivacyNoiseWarning, dp_describe
 
 # %%
 # A private table: two columns without gaps, one with many zeros, one that most people left blank.
@@ -28,8 +30,12 @@ table = pd.DataFrame(
 )
 
 # %%
-# All numbers together cost ``eps=1``. Beside them are the exact ones, which are not private.
-description = dp_describe(table, eps=1.0)
+# All numbers together cost ``eps=1``. Beside them are the exact ones, which are not private. The call
+# warns that the quantiles of ``bonus`` are mostly noise.
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always", PrivacyNoiseWarning)
+    description = dp_describe(table, eps=1.0)
+print(*(warning.message for warning in caught), "\n")
 percentiles = [0.05, 0.25, 0.5, 0.75, 0.95]
 exact = table.describe(percentiles=percentiles).loc[description.index]
 print(pd.concat({"private": description, "exact": exact.round(1)}, axis=1).to_string())
