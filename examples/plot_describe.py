@@ -30,8 +30,8 @@ table = pd.DataFrame(
 )
 
 # %%
-# All numbers together cost ``eps=1``. Beside them are the exact ones, which are not private. The call
-# warns that the quantiles of ``bonus`` are mostly noise.
+# All numbers together cost ``eps=1``. Beside them are the exact ones, which are not private. The
+# call warns that the quantiles of ``bonus`` are mostly noise.
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always", PrivacyNoiseWarning)
     description = dp_describe(table, eps=1.0)
