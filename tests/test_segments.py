@@ -294,6 +294,40 @@ def test_polars_and_batches_release_the_same_numbers(survey):
     assert south["income"].to_list() == in_pandas["income"].loc["south"].tolist()
 
 
+@pytest.mark.parametrize("by", ["region", ["region", "sex"]])
+def test_dask_releases_the_same_numbers_as_batches(survey, by):
+    dask = pytest.importorskip("dask")
+    dd = pytest.importorskip("dask.dataframe")
+    keys = ["south", "east"] if by == "region" else [("south", 1), ("east", 0)]
+    options = {"by": by, "keys": keys, "random_state": 0}
+    survey["region"] = survey["region"].astype("string")
+    survey["note"] = "text"
+    with dask.config.set(scheduler="synchronous"):
+        found = dp_describe(dd.from_pandas(survey, npartitions=11), **options)
+    assert found.equals(dp_describe(iter([survey]), **options))
+
+
+def test_dask_refuses_what_it_cannot_do_unpaid(survey):
+    dd = pytest.importorskip("dask.dataframe")
+    ledger = PrivacyLedger(eps=1.0)
+    survey["region"] = survey["region"].astype("string")
+    table = dd.from_pandas(survey, npartitions=2)
+    options = {"by": "region", "keys": ["south"], "ledger": ledger}
+    with pytest.raises(ValueError, match='for a dask DataFrame, got "private"'):
+        dp_describe(table, **{**options, "keys": "private", "delta": 1e-6})
+    with pytest.raises(ValueError, match="groups must be None with by for a dask DataFrame"):
+        dp_describe(table, groups="sex", **options)
+    with pytest.raises(ValueError, match="by must be the name of one column"):
+        dp_describe(table, **{**options, "by": "nothing"})
+    with pytest.raises(TypeError, match="by needs a table in memory, a dask DataFrame"):
+        dp_describe(table[["age"]].to_dask_array(), **options)
+
+    mixed = survey.assign(region=pd.Series([1, "1"] * 3_000, dtype=object))
+    with pytest.raises(TypeError, match="objects that Dask has turned into text"):
+        dp_describe(dd.from_pandas(mixed, npartitions=2), **options)
+    assert ledger.records() == []
+
+
 def test_private_keys_leave_out_rare_ones_and_cost_all_of_delta(survey):
     survey.loc[0, "region"] = "an island"
     found, privacy = dp_describe(

@@ -33,6 +33,7 @@ from dpq_sklearn.reading.containers import (
     table_with_dtypes,
 )
 from dpq_sklearn.reading.engines.batches import check_names_of_batch
+from dpq_sklearn.reading.engines.parts import PartSummary
 from dpq_sklearn.reading.groups import people_of_rows, weights_of_rows
 from dpq_sklearn.reading.quantities import names_of, selected_columns, table_of_quantities
 from dpq_sklearn.reading.sources import Records, Table
@@ -259,6 +260,24 @@ class SegmentedBatches:
 
         summaries = [builder.summary() for of_column in builders for builder in of_column]
         return records_of_segments(summaries, grid, n_rows)
+
+
+def summary_of_segments_in_part(part, grid, segments: Segments, by: Sequence, names: Sequence):
+    """Return the `PartSummary` of the segments of the named columns of a part; or an exception.
+
+    A worker that raised would log what it was working on, which is private.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            rows = segments.rows_of(columns_of_labels(table_of_categories(part[by], "by")))
+            X = read_matrix(checked_table(part[names]))
+            columns = enumerate(readable_columns(X))
+            summaries = [
+                summaries_of_segments(values, grid, column, rows) for column, values in columns
+            ]
+            return PartSummary(X.shape[0], list(chain.from_iterable(summaries)))
+    except Exception as error:
+        return error.with_traceback(None)
 
 
 def count_keys(columns: Sequence, people: np.ndarray | None) -> dict[tuple[Hashable, ...], int]:

@@ -18,7 +18,7 @@ from dpq_sklearn.reading.descriptions import (
     read_description,
 )
 from dpq_sklearn.reading.engines.batches import BatchesOfQuantities
-from dpq_sklearn.reading.engines.registry import collection_of
+from dpq_sklearn.reading.engines.registry import collection_of, segments_of_dask
 from dpq_sklearn.reading.groups import neighbours_of
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.quantities import names_of, table_of_quantities
@@ -178,7 +178,7 @@ def dp_describe(
         refuse_private_rows(prior, table)
         by = _names_in(by)
         if by:
-            _check_source_of_segments(table, keys)
+            _check_source_of_segments(table, keys, groups)
         typed_rows, source = _typed_rows_and_source(table, groups, by, n_jobs)
         check_container(typed_rows)
         if by:
@@ -229,19 +229,26 @@ def _names_in(by):
     return list(by) if isinstance(by, (list, tuple)) else [by]
 
 
-def _check_source_of_segments(table, keys):
+def _check_source_of_segments(table, keys, groups):
     """Raise if a container cannot be divided into segments."""
     if hasattr(table, "__next__") and isinstance(keys, str):
         raise ValueError(
             'keys must be a list of public keys for an iterator of batches, got "private": the '
             "batches are read once, and the keys would have to be found before."
         )
-    library = library_of(table)
-    if library in ("dask", "dask_expr", "pyspark"):
+    if library_of(table) == "pyspark" or (_is_of_dask(table) and not hasattr(table, "columns")):
         raise TypeError(
-            f"by needs a table in memory or an iterator of batches, got a table of {library}: pass "
-            "its partitions as batches."
+            "by needs a table in memory, a dask DataFrame or an iterator of batches, got an object "
+            f"of type {type(table).__name__}: pass its partitions as batches."
         )
+    if _is_of_dask(table) and isinstance(keys, str):
+        raise ValueError('keys must be a list of public keys for a dask DataFrame, got "private".')
+    if _is_of_dask(table) and groups is not None:
+        raise ValueError("groups must be None with by for a dask DataFrame, got groups.")
+
+
+def _is_of_dask(table):
+    return library_of(table) in ("dask", "dask_expr")
 
 
 def _typed_rows_and_source(table, groups, by, n_jobs):
@@ -251,6 +258,10 @@ def _typed_rows_and_source(table, groups, by, n_jobs):
             BatchesOfQuantities.of(table, groups)  # it raises
         batches = SegmentedBatches.of(table, by, n_jobs)
         return checked_table(batches.typed_rows()), batches
+
+    if by and _is_of_dask(table):
+        segments = segments_of_dask(table, by)
+        return checked_table(segments.typed_rows()), segments
 
     labels = None
     if by:

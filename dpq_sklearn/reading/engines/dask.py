@@ -97,7 +97,7 @@ class DaskCollection:
 
     @staticmethod
     def _refuse_text_of_objects(labels):
-        if _is_made_of_objects(labels):
+        if is_made_of_objects(labels):
             raise TypeError(
                 "groups must have a type of its own, got objects that Dask has turned into text, "
                 "so that equal labels such as 7 and 7.0 differ. Convert the labels before Dask "
@@ -222,7 +222,7 @@ class DaskCollection:
             rows = from_delayed(keyed, meta=meta, verify_meta=False)
         # "tasks" moves any Python object, and a lost worker costs only what was on it.
         moved = rows.shuffle("key", shuffle_method="tasks").to_delayed()
-        return _merged_in_a_tree([dask.delayed(_summary_of_moved)(part, grid) for part in moved])
+        return merged_in_a_tree([dask.delayed(_summary_of_moved)(part, grid) for part in moved])
 
     def refuse_output(self, row_map):
         """Raise for containers of scikit-learn's choice, and for sparse rows of a DataFrame."""
@@ -254,12 +254,12 @@ class DaskCollection:
 
 def _delayed_summary(parts, grid, first_column):
     """Return the delayed summary of all parts."""
-    return _merged_in_a_tree(
+    return merged_in_a_tree(
         [dask.delayed(summary_of_part)(part, grid, first_column) for part in parts]
     )
 
 
-def _merged_in_a_tree(level, merge=merged_parts):
+def merged_in_a_tree(level, merge=merged_parts):
     """Return what `merge` makes of several delayed parts, a few at a time."""
     while len(level) > 1:
         starts = range(0, len(level), MERGED_AT_ONCE)
@@ -317,7 +317,7 @@ def _summary_of_moved(rows, grid):
         return error.with_traceback(None)
 
 
-def _is_made_of_objects(labels):
+def is_made_of_objects(labels):
     """Return whether Dask's option `convert-string` has turned objects into labels that are text.
 
     Then 7 and 7.0 would be two people, and 1 and "1" one. Looks at types alone.

@@ -18,3 +18,10 @@ def collection_of(X, groups=None):
         return SparkCollection(X, groups)
 
     return MemoryCollection.of(X, groups)
+
+
+def segments_of_dask(X, by):
+    """Return a dask DataFrame with its columns of labels as a `SegmentedSource`."""
+    from dpq_sklearn.reading.engines.dask_segments import DaskSegments
+
+    return DaskSegments(X, by)
