@@ -151,6 +151,38 @@ def test_releases_state_their_privacy(name):
     assert "**Privacy.**" in inspect.getdoc(getattr(dpq_sklearn, name))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DPKBinsDiscretizer",
+        "DPQuantileTransformer",
+        "DPRobustScaler",
+        "DPOneHotEncoder",
+        "DPOrdinalEncoder",
+    ],
+)
+def test_transformers_link_to_scikit_learns_class_and_to_a_section(name):
+    transformer = getattr(dpq_sklearn, name)
+    docstring = inspect.getdoc(transformer)
+    see_also = docstring.partition("See Also\n---")[2]
+    assert f"sklearn.preprocessing.{transformer._counterpart.__name__} : " in see_also
+
+    labels = {
+        label
+        for page in (ROOT / "docs").glob("*.md")
+        for label in re.findall(r"^\((\w+)\)=\n\n## ", page.read_text(), re.M)
+    }
+    read_more = re.search(r"Read more in .*?:ref:`[^<]*<(\w+)>`", docstring, re.S)
+    assert read_more[1] in labels
+
+
+def test_api_pages_describe_the_methods_that_scikit_learn_adds():
+    template = (ROOT / "docs/_templates/autosummary/class.rst").read_text()
+    added = {"set_output", "set_fit_request", "get_metadata_routing"}
+    assert set(re.findall(r"^   \.\. method:: (\w+)\(", template, re.M)) == added
+    assert all(hasattr(dpq_sklearn.DPKBinsDiscretizer, method) for method in added)
+
+
 def slugs(page):
     """Return the anchors of a page: its headings as repository browsers spell them."""
     text = re.sub(
