@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -411,6 +412,19 @@ def test_segments_are_as_many_times_more_accurate_as_a_loop_over_them(rng):
         in_a_loop.append(rank_errors(loop))
     # The count of each segment takes a fifth of the budget.
     assert np.mean(in_a_loop) > 0.7 * n_segments * np.mean(at_once)
+
+
+def test_a_delta_above_one_over_all_segments_warns(survey):
+    options = {"by": "region", "keys": ["north", "south"], "percentiles": [0.5], "random_state": 0}
+    wide = survey.assign(**{f"column {number}": survey["age"] for number in range(8)})
+    with pytest.warns(UserWarning, match="delta is above one over"):
+        _, privacy = dp_describe(wide, delta=1e-3, return_privacy=True, **options)
+    assert privacy.delta == 1e-3
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", PrivacyNoiseWarning)
+        dp_describe(wide, delta=1e-4, **options)
 
 
 def test_small_segments_are_named_in_the_warning(survey):

@@ -72,7 +72,7 @@ def dp_describe(
     by : str, list of str or None, default=None
         The column, or columns, whose values divide the rows into segments, such as regions. Each
         segment is described, and all segments together cost what one costs. These columns are not
-        described.
+        described. Not for Spark; for a dask DataFrame with a list of `keys` and without `groups`.
     keys : list, "private" or None, default=None
         The segments, with `by`: a list of public values of the column, never taken from the data,
         or of tuples for several columns. Rows with other values are ignored, and a value that does
@@ -200,6 +200,8 @@ def dp_describe(
                 request, keys, len(by), source, ledger, randomness, detail=detail, **facts
             )
             warn_of_noisy_segments(found)
+            counts = found.description.counts.reshape(len(columns), len(found.keys))
+            warn_of_large_delta(found.loss.delta, counts.sum(axis=1).max(initial=1))
             description = make_segmented_description(
                 typed_rows,
                 probabilities,
