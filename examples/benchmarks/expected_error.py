@@ -56,7 +56,7 @@ def measure(trials):
     rows = {}
     for n_rows, bins, means, errors in zip(ROWS, in_bins, ratio, deviation, strict=True):
         cells = [Number(*pair, 2) for pair in zip(means.tolist(), errors.tolist(), strict=True)]
-        rows[f"{n_rows:,}"] = [Number(float(bins), 0.0, 2), *cells]
+        rows[f"{n_rows:,}"] = [f"{bins:.2f}", *cells]
 
     return Table(
         title=f"Measured rank errors as multiples of `expected_rank_error`: {N_COLUMNS} columns of "
