@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.marks import WITHOUT_JAVA, has_java
-from tests.test_docs import CODE, ELSEWHERE, PREAMBLES
+from tests.test_docs import CODE, ELSEWHERE
 
 DOCS = Path(__file__).parents[1] / "docs"
 pytestmark = pytest.mark.slow
@@ -15,7 +15,6 @@ pytestmark = pytest.mark.slow
 
 def run(name, wanted, **namespace):
     """Run all blocks of a page but those that need something else than `wanted`."""
-    exec(PREAMBLES.get(f"docs/{name}", ""), namespace)
     n_wanted = 0
     for code, _, _ in CODE.findall((DOCS / name).read_text()):
         needs = set(ELSEWHERE.findall(code))
