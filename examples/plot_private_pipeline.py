@@ -2,8 +2,8 @@
 How is a whole pipeline made private?
 =====================================
 
-A private transformer in front of an ordinary classifier is not a private pipeline: the classifier
-sees the rows. Here the classifier is private too, and the two costs add up.
+A private transformer and an ordinary classifier do not make a private pipeline, because the
+classifier sees the rows. Here the classifier is private too, and the two costs add up.
 
 The classifier is naive Bayes on private bins. All that it learns are counts: how many rows of each
 class fall into each bin of each feature. A row adds 1 to one count of each feature, so these are
