@@ -192,7 +192,8 @@ def test_a_description_in_polars_has_dates_as_text_as_polars_has(penguins):
     cells = dict(zip(description["statistic"], description["day"], strict=True))
     assert cells["count"] == "343"
     median = dt.date.fromisoformat(cells["50%"])
-    assert abs(median - table["day"].median().date()) < dt.timedelta(days=5)
+    exact = sorted(table["day"].drop_nulls().to_list())
+    assert abs(median - exact[len(exact) // 2]) < dt.timedelta(days=5)
 
 
 @pytest.mark.parametrize("as_table", [lambda frame: frame, pl.from_pandas])

@@ -46,7 +46,7 @@ def frame(rng):
             "age": rng.integers(18, 90, size=1000),
             "is_member": rng.random(1000) < 0.5,
             "income": np.where(rng.random(1000) < 0.3, np.nan, rng.lognormal(10, 1, size=1000)),
-            "born": pd.period_range("1970-01-01", periods=1000, freq="D").astype("category"),
+            "born": pd.Series(range(1000)).map("born on day {}".format).astype("category"),
         }
     )
 

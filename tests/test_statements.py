@@ -326,9 +326,10 @@ def test_too_many_quantiles_are_refused_before_payment(X, estimator):
     assert ledger.records() == []
 
 
-def test_seeds_of_an_ensemble_are_stated(X, y):
-    pipeline = make_pipeline(DPKBinsDiscretizer(3), LogisticRegression())
-    bagging = BaggingClassifier(pipeline, n_estimators=2).fit(X, y)
-    assert not privacy_of(bagging).total.os_randomness
-    assert not plan_search(bagging).total.os_randomness
-    assert "A seed was used" in privacy_statement(bagging)
+@pytest.mark.parametrize("seed", [None, 0])
+def test_seeds_in_an_ensemble_are_stated(seed, X, y):
+    pipeline = make_pipeline(DPKBinsDiscretizer(3, random_state=seed), LogisticRegression())
+    bagging = BaggingClassifier(pipeline, n_estimators=2, random_state=0).fit(X, y)
+    assert privacy_of(bagging).total.os_randomness == (seed is None)
+    assert plan_search(bagging).total.os_randomness == (seed is None)
+    assert ("A seed was used" in privacy_statement(bagging)) == (seed is not None)

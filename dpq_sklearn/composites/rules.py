@@ -159,7 +159,7 @@ def _with_other_seeds(estimator):
     """Return a copy of an estimator as an ensemble makes it, which replaces every random_state.
 
     A random search inside draws other candidates than its own seed says, so it gets none. Private
-    transformers get some seed instead of the randomness of the operating system.
+    transformers keep theirs: a seed becomes another seed, and None stays None.
     """
     if not is_estimator(estimator):
         return estimator
@@ -170,7 +170,7 @@ def _with_other_seeds(estimator):
         for name in steps
         if name.rpartition("__")[2] == "random_state"
     }
-    seeds = {name: 0 if is_private(owner) else None for name, owner in owners.items()}
+    seeds = {name: None for name, owner in owners.items() if not is_private(owner)}
     return clone(estimator).set_params(**seeds)
 
 

@@ -168,7 +168,7 @@ def _export(options: _Options) -> int:
     records = _existing(options).records()
 
     if options.format == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer = csv.writer(sys.stdout, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
         writer.writerow(LedgerRecord._fields)
         for record in records:
             plain = _plain(record)

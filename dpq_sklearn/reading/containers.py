@@ -271,10 +271,20 @@ def _as_array(X):
     with suppress(Exception):  # it may quote a cell, and would be the context of one raised later
         if hasattr(X, "__array__"):
             return np.asarray(X)
-        if isinstance(X, (list, tuple)):  # NumPy would read what is below the masks of rows
-            X = [row.tolist() if isinstance(row, np.ma.MaskedArray) else row for row in X]
+        if isinstance(X, (list, tuple)):
+            X = [_as_row(row) for row in X]
         return np.array(X, dtype=object)  # a list has no dtype, so it is one of objects
     return None
+
+
+def _as_row(row):
+    """Return a row of a list in a form that all versions of NumPy read alike."""
+    if isinstance(row, np.ma.MaskedArray):
+        return row.tolist()  # NumPy would read the numbers below the mask
+    if hasattr(row, "__array__") and not isinstance(row, (np.ndarray, np.generic)):
+        array = np.asarray(row)
+        return array if array.ndim else row
+    return row
 
 
 def no_table_in_words(thing):

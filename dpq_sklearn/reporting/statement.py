@@ -22,8 +22,7 @@ _FORMATS = {"markdown": as_markdown, "html": as_html}
 _MOST_NUMBERS = 12
 _SEEDED = (
     "A seed was used. The guarantee holds only against those who do not know it: anyone who does "
-    "can remove the noise. Ensembles such as BaggingClassifier set seeds of their own, which are "
-    "stored in the fitted estimator."
+    "can remove the noise."
 )
 
 
