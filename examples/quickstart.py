@@ -21,7 +21,7 @@ X = np.column_stack(
     (
         np.clip(np.round(rng.gamma(9, 4.6, n_rows)), 17, 95),
         np.round(rng.lognormal(10.4, 0.7, n_rows), 2),
-        rng.choice([20.0, 35.0, 38.5, 40.0, 40.0, 40.0, 45.0, 60.0], n_rows),
+        rng.choice([20.0, 38.5, 40.0, 40.0, 45.0, 50.0, 60.0], n_rows),
     )
 )
 y = (X[:, 1] * (0.5 + X[:, 0] / 80) + rng.normal(0, 8_000, n_rows) > 32_000).astype(int)
@@ -30,8 +30,7 @@ names = ["age", "income", "hours"]
 # %%
 # One private fit, with no bounds given and none read from the data. "Rows off" is the largest error
 # of an edge: how many rows lie between the private edge and the exact quantile. It is 0 as long as
-# the edge lies on a value that rows at the quantile share. Most people work 40 hours, so two edges
-# of the hours are 40, and the last of equal edges is the next number above.
+# the edge lies on a value that rows at the quantile share, as the hours do.
 private = DPKBinsDiscretizer(n_bins=4, eps=1.0, encode="ordinal").fit(X)
 exact = [np.quantile(column, [0.25, 0.5, 0.75]) for column in X.T]
 
@@ -43,6 +42,7 @@ for name, column, edges, private_edges in zip(names, X.T, exact, private.bin_edg
     off = np.maximum(np.maximum(ranks[:, 0] - wanted, wanted - ranks[:, 1]), 0).max() * n_rows
     cells = [" ".join(f"{edge:11,.2f}" for edge in numbers) for numbers in (edges, inner)]
     print(f"{name:8}  {cells[0]:>34}   {cells[1]:>34}   {off:8.0f}")
+print(f"rows off: rows between a private edge and the exact quantile, of {n_rows:,}")
 print(f"price of the fit, all features and edges together: eps = {private.privacy_.eps}")
 
 # %%

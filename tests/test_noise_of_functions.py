@@ -158,3 +158,10 @@ def test_the_caveat_says_that_missing_and_narrow_values_are_not_known(rng):
     assert "narrow" not in bounded.quality_report()["caveat"][0]
     many = DPKBinsDiscretizer(5, eps=1.0, random_state=2).fit(rng.normal(size=(20_000, 5)))
     assert "narrow" not in many.quality_report()["caveat"][0]
+
+
+def test_dp_quantiles_says_that_a_delta_is_large():
+    x = np.random.default_rng(0).normal(size=2_000)
+    q = np.arange(1, 200) / 200  # so many that a delta helps
+    with pytest.warns(UserWarning, match="delta"):
+        dp_quantiles(x, q, delta=0.5)

@@ -9,6 +9,7 @@ from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.checks import checked_bounds, checked_decimals, checked_probabilities, shown
 from dpq_sklearn.dates import ColumnKind, nearest_dates
 from dpq_sklearn.engine.random import make_randomness
+from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
 from dpq_sklearn.reading.descriptions import check_library_of, make_segmented_quantiles
@@ -160,6 +161,7 @@ def dp_quantiles(
             return (table, loss) if return_privacy else table
 
         released, values, loss = _released_quantiles(x, ascending, **asked)
+    warn_of_large_delta(loss.delta, released.n_rows)
     warn_of_noisy_quantiles(released, [f"{probability:.6g}" for probability in ascending])
 
     values = values[inverse.reshape(probabilities.shape)]
