@@ -319,7 +319,7 @@ def test_dask_arrays(container):
         tables = [table_of(dtype, cell) for cell in cells]
         blocks = [da.from_array(X, chunks=(2, 1), asarray=False) for X in tables]
         (result,) = assert_alike(blocks, cells, DASK_READERS)
-        assert (result == "fine") == (np.dtype(dtype).kind in "biuf")
+        assert (result == "fine") == (np.dtype(dtype).kind in "biufmM")
 
 
 @pytest.mark.slow

@@ -373,7 +373,7 @@ def test_columns_of_numbers_are_described_and_labels_are_not(groups, spark, fram
         assert abs(described.loc["count", "year"] - frame["who"].nunique()) < 200
 
     with pytest.raises(
-        ValueError, match=r"is a number, got 'text' \(string\), 'truth' \(boolean\)"
+        ValueError, match=r"a number or a date, got 'text' \(string\), 'truth' \(boolean\)"
     ):
         dp_describe(in_spark(spark, frame[["text", "truth"]]))
 
