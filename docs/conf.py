@@ -98,6 +98,34 @@ sphinx_gallery_conf = {
     "plot_gallery": "True",
 }
 
+# The search shows a page first if the query is one of these words.
+SEARCH_WORDS = {
+    "which_eps": ["epsilon", "eps"],
+    "enough_data": ["PrivacyNoiseWarning", "warning", "few rows"],
+    "people": ["people", "groups", "user-level", "user-level privacy"],
+    "categorical": ["categorical", "categories", "text columns"],
+    "missing_values": ["NaN", "missing", "missing values", "imputer"],
+    "bounds": ["bounds", "decimals", "prior"],
+    "large_data": ["memory", "batches", "Dask", "Spark"],
+    "ledger": ["ledger", "budget", "GridSearchCV", "grid search", "cross-validation"],
+    "team_budget": ["PostgreSQL", "team"],
+    "privacy_officer": ["privacy officer", "data protection officer"],
+    "private_models": ["private models"],
+    "export": ["export", "ONNX", "export ONNX", "skops"],
+    "speed": ["speed"],
+    "accuracy": ["accuracy"],
+    "privacy": ["proof", "seed", "random_state"],
+    "user_guide": ["segments"],
+    "glossary": ["glossary"],
+}
+
+
+def add_search_words(docname, text):
+    """Return the text with its words as main entries of the index, below its title."""
+    title = re.search(r"^# .+\n", text, re.M)
+    words = ", ".join(f"! {word}" for word in SEARCH_WORDS[docname])
+    return f"{text[: title.end()]}\n```{{index}} {words}\n```\n{text[title.end() :]}"
+
 
 def statement_of_example():
     """Return the statement that the page for privacy officers makes, as a frame of its own."""
@@ -119,6 +147,8 @@ def include_page(match):
 def link_to_pages(app, docname, source):
     """Links that work in a repository browser become links to pages of the site."""
     source[0] = re.sub(r"```{include} (\S+\.md)\n```", include_page, source[0])
+    if docname in SEARCH_WORDS:
+        source[0] = add_search_words(docname, source[0])
     if docname == "privacy_officer":
         source[0] = source[0].replace(
             "<!-- The site shows the statement here. -->", statement_of_example()
