@@ -25,7 +25,7 @@ from dpq_sklearn import (
     PrivacyLedger,
 )
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.reading import sources
+from dpq_sklearn.reading.engines import batches as batches_module
 from dpq_sklearn.reading.threads import Progress, blocks_of_columns, blocks_of_rows, in_threads
 
 TRANSFORMERS = [DPKBinsDiscretizer, DPQuantileTransformer, DPRobustScaler]
@@ -245,13 +245,13 @@ def test_ledger_is_charged_once_and_before_the_numbers_are_read(
 ):
     ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=1.5)
     spent_when_counting = []
-    read_matrix = sources.read_matrix
+    read_matrix = batches_module.read_matrix
 
     def watched(table):
         spent_when_counting.append(ledger.spent().eps)
         return read_matrix(table)
 
-    monkeypatch.setattr(sources, "read_matrix", watched)
+    monkeypatch.setattr(batches_module, "read_matrix", watched)
     fitted = Transformer(ledger=ledger).fit_batches(np.array_split(X, 5))
     assert spent_when_counting == [1.0] * 5
     (record,) = ledger.records()

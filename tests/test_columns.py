@@ -679,7 +679,7 @@ def test_workers_return_their_errors_and_number_the_columns_of_the_whole(dask_ar
     with pytest.raises(TypeError, match=r"column 2 of X .* a cell of type str\.") as caught:
         DPKBinsDiscretizer(ledger=ledger).fit(blocks)
     assert caught.value.__context__ is None
-    assert not [f for f in frames_of(caught.value) if f.f_code.co_name == "summary_of_part"]
+    assert not [f for f in frames_of(caught.value) if f.f_code.co_name == "summary_of_partition"]
     assert len(ledger.records()) == 1
 
 

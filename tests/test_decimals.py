@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, dp_quantiles, sanitize
 from dpq_sklearn.checks import UNBOUNDED
-from dpq_sklearn.reading import sources
+from dpq_sklearn.reading.engines import memory
 from dpq_sklearn.reading.schema import dtypes_of, within_schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")
@@ -83,7 +83,7 @@ def test_many_rows_are_rounded_before_they_are_counted_too(with_groups, monkeypa
     groups = np.arange(len(X)) // 2 if with_groups else None
     edges = []
     for first_lazy in (1, 10**9):
-        monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", first_lazy)
+        monkeypatch.setattr(memory, "LAZILY_SORTED_ROWS", first_lazy)
         for values in (X, np.column_stack((X[:, 0].round(), X[:, 1].round(1)))):
             fitted = DPKBinsDiscretizer(9, decimals=[0, 1], random_state=0).fit(
                 values, groups=groups

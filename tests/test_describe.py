@@ -197,7 +197,7 @@ def test_iterators_of_tables_are_described_as_one(frame):
     assert whole.loc["count"].equals(dp_describe(frame, random_state=0).loc["count"])
     with pytest.raises(ValueError, match="groups must be None for an iterator"):
         dp_describe(iter(parts), groups=[0] * 1000)
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="non-empty iterator of tables"):
         dp_describe(iter([]))
     with pytest.raises(ValueError, match=r"same columns of numbers .* \['age', 'income'\]"):
         dp_describe(iter([frame, frame[["age"]]]))

@@ -15,7 +15,7 @@ from dpq_sklearn.mechanisms.extreme_quantiles import (
     is_extreme,
     with_helpers,
 )
-from dpq_sklearn.reading.sources import Table
+from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, Request
@@ -136,7 +136,7 @@ def far_share(rows, probabilities, eps, bounds=UNBOUNDED, n_releases=200):
     columns = [Column(probabilities, bounds)] * n_releases
     plan = plan_quantiles(Request(columns=columns, budget=TotalBudget(n_releases * eps, 0.0, None)))
     paid = pay(plan, None, make_randomness(0), what="a test", columns=n_releases, detail="")
-    values = np.array(release(paid, Table(np.tile(rows[:, None], n_releases))).values)
+    values = np.array(release(paid, MemorySource(np.tile(rows[:, None], n_releases))).values)
     spread = np.ptp(rows)
     return np.mean((values < rows.min() - spread) | (values > rows.max() + spread))
 

@@ -39,8 +39,8 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.mechanisms.agg_tree import tree_counts
+from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.groups import _FEW_ROWS, checked_groups, weights_of_rows
-from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.reading.summaries import summarize
 from tests.enumeration import around_cells, place_weights, tiny_grid, whole_node
 from tests.planning import give_releases_one_id_and_time, request_of
@@ -419,7 +419,7 @@ def test_a_person_is_counted_once_on_each_level_of_a_tree(k):
 
 def test_rows_that_are_missing_in_a_feature_take_their_share_with_them():
     X = np.array([[1.0, np.nan], [2.0, np.nan], [3.0, 5.0], [np.nan, 5.0], [4.0, np.nan]])
-    records = Table(X, None, ["a", "a", "a", "a", "b"]).read(make_grid([(-np.inf, np.inf)] * 2))
+    records = MemorySource(X, ["a", "a", "a", "a", "b"]).read(make_grid([(-np.inf, np.inf)] * 2))
     assert records.n_rows == 2
     assert (records.ranks.total_weights / RECORD_WEIGHT).tolist() == [1.75, 0.5]
 
@@ -435,7 +435,7 @@ def test_the_ranks_of_a_table_are_those_of_its_summaries(bounds, resolution, rng
     groups = rng.integers(0, 40, 300)
     weights, _ = weights_of_rows(groups)
     grid = make_grid([bounds] * 4, resolution)
-    ranks = Table(X.copy(), None, groups).read(grid).ranks
+    ranks = MemorySource(X.copy(), groups).read(grid).ranks
     summaries = [summarize(X[:, j].copy(), grid, j, weights) for j in range(4)]
     expected = WeightedRanks.of_summaries(summaries, grid)
     assert np.array_equal(ranks.total_weights, expected.total_weights)

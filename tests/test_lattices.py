@@ -7,9 +7,9 @@ from dpq_sklearn import DPRobustScaler, PrivacyLedger, dp_quantiles
 from dpq_sklearn.engine.grid import make_grid, units_between
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
-from dpq_sklearn.reading import sources
-from dpq_sklearn.reading.sources import Batches, Table
-from dpq_sklearn.reading.threads import Progress
+from dpq_sklearn.reading.engines import memory
+from dpq_sklearn.reading.engines.batches import Batches
+from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.releases.values import shortest_decimals, values_of_columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")
@@ -212,14 +212,14 @@ def ranks_of_all_kinds(x, grid, monkeypatch):
     people = np.arange(x.size)
     found = []
     for first_lazy in (1, 10**9):
-        monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", first_lazy)
+        monkeypatch.setattr(memory, "LAZILY_SORTED_ROWS", first_lazy)
         for groups in (None, people):
             for table, its_grid in (
                 (column, grid),
                 (np.repeat(column, 2, axis=1), grid[[0, 0]]),
             ):
-                found.append(Table(table, groups=groups).read(its_grid).ranks)
-    batches = Batches([(column[:50], None), (column[50:], None)], None, Progress())
+                found.append(MemorySource(table, groups=groups).read(its_grid).ranks)
+    batches = Batches.of(iter([(column[:50], None), (column[50:], None)]))
     return [*found, batches.read(grid).ranks]
 
 

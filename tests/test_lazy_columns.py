@@ -10,7 +10,7 @@ from dpq_sklearn.engine.lazy_columns import LazyColumn, LazyColumns
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
-from dpq_sklearn.reading import sources
+from dpq_sklearn.reading.engines import memory
 from dpq_sklearn.reading.summaries import summarize
 
 # Overflows are as quiet as in a release.
@@ -174,7 +174,7 @@ def assert_agree_with_counting(kinds, x, weights, grid):
 @pytest.mark.parametrize("layout", ["C", "F", "every other column", "float32"])
 def test_tables_are_read_as_they_lie_in_memory(layout, rng, monkeypatch):
     """Columns that differ in everything, in any order, all or some of them."""
-    monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", 1)
+    monkeypatch.setattr(memory, "LAZILY_SORTED_ROWS", 1)
     X = np.column_stack([x for x in TABLES.values() if x.size == N]).astype(np.float64)
     if layout == "every other column":
         X = np.repeat(X, 2, axis=1)[:, ::2]
@@ -185,7 +185,7 @@ def test_tables_are_read_as_they_lie_in_memory(layout, rng, monkeypatch):
     grid = make_grid([(-INF, INF)] * X.shape[1])
 
     expected = SortedRanks.of_rows(np.sort(X.T.astype(np.float64)), grid)
-    found = sources.Table(X).read(grid).ranks
+    found = memory.MemorySource(X).read(grid).ranks
     some = [5, 2, 2, 9]
     columns = rng.integers(0, 4, (30, 1))
     asked = rng.integers(0, N * RECORD_WEIGHT, (30, 20))
@@ -259,9 +259,9 @@ def test_releases_are_those_from_sorted_rows_bit_by_bit(name, kind_of_windows, m
     X = np.column_stack([TABLES[column] for column in columns])
     X = X[:, :3] if name == "auto mechanism" else X
     groups = np.arange(N) // 3 if name == "people" else None
-    monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", N + 1)
+    monkeypatch.setattr(memory, "LAZILY_SORTED_ROWS", N + 1)
     expected = released(ESTIMATORS[name], X, groups)
-    monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", 1)
+    monkeypatch.setattr(memory, "LAZILY_SORTED_ROWS", 1)
     for n_jobs in (None, 2):
         found = released(ESTIMATORS[name].set_params(n_jobs=n_jobs), X, groups)
         assert found[0].tobytes() == expected[0].tobytes() and found[1] == expected[1]
@@ -287,8 +287,8 @@ def test_quantiles_of_a_column_are_those_from_sorted_rows_bit_by_bit(
         quantiles = quantiles_of(x, [0.5], [0.3, 0.6], [0.1, 0.25, 0.5, 0.9])
         return [*quantiles, sanitize(x, 31, random_state=2)]
 
-    monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", N + 1)
+    monkeypatch.setattr(memory, "LAZILY_SORTED_ROWS", N + 1)
     expected = values()
-    monkeypatch.setattr(sources, "LAZILY_SORTED_ROWS", 1)
+    monkeypatch.setattr(memory, "LAZILY_SORTED_ROWS", 1)
     for one, other in zip(values(), expected, strict=True):
         assert one.tobytes() == other.tobytes()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpq_sklearn import PrivacyLoss, dp_quantiles, sanitize
-from dpq_sklearn.reading import sources as sources_module
+from dpq_sklearn.reading.engines import memory as memory_module
 from dpq_sklearn.releases import plans as plans_module
 from dpq_sklearn.statistics import quantiles as quantiles_module
 
@@ -302,8 +302,8 @@ def test_one_record_more_changes_no_path_outside_the_mechanism(monkeypatch, rng)
             (quantiles_module, "checked_column"),
             (quantiles_module, "plan_quantiles"),
             (quantiles_module, "pay"),
-            (sources_module, "read_matrix"),
-            (sources_module, "Records"),
+            (memory_module, "read_numbers"),
+            (memory_module, "Records"),
             (plans_module, "values_of_columns"),
         ):
             original = getattr(module, name)

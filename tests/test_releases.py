@@ -8,7 +8,7 @@ import pytest
 
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.reading.sources import Table
+from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.releases.plans import PlanChoice, plan_choice, plan_quantiles
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, CountRole, even_probabilities
@@ -69,7 +69,7 @@ def test_a_choice_releases_what_its_rule_says_for_the_released_count(number, rng
     requests = [request_of(each, count=CountRole.CHOOSES, eps=50.0) for each in CANDIDATES]
     choice = plan_choice(requests, rule)
     paid = pay(choice, None, make_randomness(3), what="a test")
-    released = release(paid, Table(rng.normal(size=(1000, 2))))
+    released = release(paid, MemorySource(rng.normal(size=(1000, 2))))
     assert seen == [released.n_rows] and abs(released.n_rows - 1000) < 50
     assert released.plan is choice.candidates[number]
     assert [values.size for values in released.values] == [len(CANDIDATES[number][0])] * 2
@@ -95,7 +95,7 @@ def test_candidates_that_floats_cannot_guarantee_are_left_out():
 def test_a_plan_without_count_releases_none(rng):
     plan = plan_of_columns([[0.5]], eps=50.0)
     paid = pay(plan, None, make_randomness(None), what="a test")
-    released = release(paid, Table(rng.normal(size=(500, 1))))
+    released = release(paid, MemorySource(rng.normal(size=(500, 1))))
     assert released.n_rows is None and abs(released.values[0][0]) < 0.5
 
 

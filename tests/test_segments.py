@@ -13,6 +13,7 @@ import pytest
 from dpq_sklearn import PrivacyLedger, PrivacyNoiseWarning, dp_describe, dp_quantiles
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.groups import weights_of_rows
 from dpq_sklearn.reading.segments import (
     MOST_SEGMENTS,
@@ -22,7 +23,6 @@ from dpq_sklearn.reading.segments import (
     records_of_segments,
     summaries_of_segments,
 )
-from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.releases.plans import plan_description
 from tests.enumeration import aq_distribution, renyi_divergence, tiny_grid, worst_log_ratio
 from tests.planning import request_of
@@ -226,7 +226,7 @@ def test_a_record_is_spread_over_all_segments_of_a_column(rng):
     table[rng.random((50, 2)) < 0.2] = np.nan
     labels = rng.choice(list("abcd"), size=50)
     people = rng.integers(0, 9, size=50)
-    source = SegmentedTable(Table(table, groups=people), [labels])
+    source = SegmentedTable(MemorySource(table, groups=people), [labels])
     columns = plan_description(request_of([QUARTILES] * 2, n_segments=3)).quantiles
     records = source.read_segments(columns.grid, checked_keys(list("abc"), 1))
     weights, n_people = weights_of_rows(people)

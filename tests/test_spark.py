@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyLedger, dp_describe
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.reading.engines.registry import collection_of
+from dpq_sklearn.reading.engines.registry import source_of
 from tests.marks import WITHOUT_JAVA, has_java
 
 pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
@@ -207,7 +207,7 @@ def test_spark_dask_batches_and_memory_agree_about_rows_and_people(spark, frame)
 def test_what_leaves_the_executors_is_one_summary_without_labels(spark, frame):
     rows = in_spark(spark, frame.assign(who=frame["who"].map("the secret of {}".format)), 5)
     grid = make_grid([(-np.inf, np.inf)] * 3, 24)
-    sent = collection_of(rows, "who")._merged_summaries(grid)
+    sent = source_of(rows, "who")._merged_summaries(grid)
     assert sent.columns == ["number", "summary"]
     collected = sent.collect()
     numbers = [row["number"] for row in collected if row["number"] >= 0]

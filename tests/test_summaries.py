@@ -15,10 +15,10 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.reading import summaries as summaries_module
-from dpq_sklearn.reading.engines.parts import (
+from dpq_sklearn.reading.engines.partitions import (
     MOST_RANGES,
-    PartSummary,
-    merged_parts,
+    PartitionSummary,
+    merged_partitions,
     ranges_of_summary,
     summary_of_ranges,
 )
@@ -146,8 +146,8 @@ def test_pickles_are_small_and_exact(first, weight):
 
 def test_parts_are_merged_column_by_column():
     grid = tiny_grid(4, 1)
-    part = PartSummary(2, [summary_of([0.5], grid, 0), summary_of([1.5], grid, 0)])
-    merged = merged_parts([part] * 3)
+    part = PartitionSummary(2, [summary_of([0.5], grid, 0), summary_of([1.5], grid, 0)])
+    merged = merged_partitions([part] * 3)
     first, second = merged.summaries
     assert merged.n_records == 6
     assert_same(first, [0], [3 * RECORD_WEIGHT])

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from itertools import chain, repeat, zip_longest
+from itertools import repeat, zip_longest
 from numbers import Integral, Real
 from os import PathLike
 
@@ -37,11 +37,11 @@ from dpq_sklearn.reading.containers import (
     no_data_in_frames,
     no_table_in_words,
 )
+from dpq_sklearn.reading.engines.batches import Batches
 from dpq_sklearn.reading.engines.protocol import RowMap
-from dpq_sklearn.reading.engines.registry import collection_of
+from dpq_sklearn.reading.engines.registry import source_of
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.priors import mark_as_released
-from dpq_sklearn.reading.sources import Batches
 from dpq_sklearn.reading.threads import Progress, check_n_jobs
 from dpq_sklearn.releases.release import pay, release
 
@@ -177,10 +177,9 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         check_n_jobs(self.n_jobs)
         draft = self._draft()
         with no_data_in_frames():
-            collection = collection_of(X, groups)
-            table = draft._checked_table(collection.typed_rows(), reset=True)
+            source = source_of(X, groups, self.n_jobs)
+            table = draft._checked_table(source.typed_rows(), reset=True)
             draft._check_rows(X)
-            source = collection.source(table, self.n_jobs)
             plan = draft._plan_fit(table, source, budget, neighbours)
             return self._fit_draft(draft, plan, source, randomness, method="fit")
 
@@ -232,12 +231,11 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
         with no_data_in_frames():
             tables = draft._checked_batches(batches, groups)
-            first = next(tables, None)
-            if first is None:
+            source = Batches.of(tables, self.n_jobs, Progress(verbose, callback))
+            if source is None:
                 raise ValueError("batches must hold at least one batch, got none.")
 
-            source = Batches(chain([first], tables), self.n_jobs, Progress(verbose, callback))
-            plan = draft._plan_fit(first[0], source, budget, neighbours)
+            plan = draft._plan_fit(source.typed_rows(), source, budget, neighbours)
             return self._fit_draft(draft, plan, source, randomness, method="fit_batches")
 
     def _checked_batches(self, batches, groups):
@@ -374,7 +372,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
 
-        return collection_of(X).map_rows(self._transforming_map())
+        return source_of(X).map_rows(self._transforming_map())
 
     def fit_transform(self, X, y=None, **fit_params):
         """Fit to `X`, then transform it; spends no budget if `transform` would reject `X`.
@@ -394,12 +392,13 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
             The transformed rows; lazy for dask and Spark, in the same kind of container.
         """
         groups = fit_params.get("groups")
-        collection_of(X).refuse_output(self._transforming_map())
+        with no_data_in_frames():
+            source_of(X).refuse_output(self._transforming_map())
         if not isinstance(groups, str):
             return super().fit_transform(X, y, **fit_params)
 
         with no_data_in_frames():
-            features = collection_of(X, groups).features()  # the column of labels is no feature
+            features = source_of(X, groups).features()  # the column of labels is no feature
         return self.fit(X, y, **fit_params).transform(features)
 
     def inverse_transform(self, X):
@@ -419,7 +418,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
 
         names = partial(_check_feature_names_in, self)
-        return collection_of(X).map_rows(self._row_map("_inverse_transform_rows", names))
+        return source_of(X).map_rows(self._row_map("_inverse_transform_rows", names))
 
     def _transforming_map(self):
         return replace(
@@ -482,8 +481,8 @@ def _with_labels(batches, groups):
         return
     if isinstance(groups, str):  # the name of a column of each batch
         for batch in batches:
-            collection = collection_of(batch, groups)
-            yield collection.features(), collection.groups
+            source = source_of(batch, groups)
+            yield source.features(), source.groups
         return
 
     unpaired = "groups must have one column of labels for each batch."

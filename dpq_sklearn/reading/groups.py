@@ -49,8 +49,8 @@ def people_of_rows(groups):
 def weights_of_rows(groups):
     """Return the weight of each row, and the number of people.
 
-    The rows of a person share `RECORD_WEIGHT` exactly, and nobody else's rows change their weights.
-    Who is whose is told by the rule of `reading.labels`.
+    The weights of a person's rows sum to `RECORD_WEIGHT` exactly, and do not depend on the rows of
+    others. `reading.labels` decides which labels are equal.
     """
     codes = people_of_rows(groups)
 
@@ -71,3 +71,8 @@ def weights_of_rows(groups):
         weights[rows[order]] += numbers_within < left_over[ascending]
 
     return weights, int(np.count_nonzero(n_rows_of))
+
+
+def weights_and_number(n_rows, groups):
+    """Return the weights of rows, None if each row is a record, and the number of records."""
+    return (None, n_rows) if groups is None else weights_of_rows(groups)

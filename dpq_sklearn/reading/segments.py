@@ -33,10 +33,11 @@ from dpq_sklearn.reading.containers import (
     table_with_dtypes,
 )
 from dpq_sklearn.reading.engines.batches import check_names_of_batch
-from dpq_sklearn.reading.engines.parts import PartSummary
-from dpq_sklearn.reading.groups import people_of_rows, weights_of_rows
+from dpq_sklearn.reading.engines.memory import MemorySource
+from dpq_sklearn.reading.engines.partitions import PartitionSummary
+from dpq_sklearn.reading.engines.protocol import Records
+from dpq_sklearn.reading.groups import people_of_rows, weights_and_number
 from dpq_sklearn.reading.quantities import names_of, selected_columns, table_of_quantities
-from dpq_sklearn.reading.sources import Records, Table
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, summarize
 from dpq_sklearn.reading.threads import in_threads
 
@@ -182,7 +183,7 @@ class SegmentedSource(Protocol):
 class SegmentedTable:
     """A checked table in memory, and the columns of labels that divide its rows into segments."""
 
-    table: Table
+    table: MemorySource
     labels: Sequence  # columns
 
     @property
@@ -200,9 +201,7 @@ class SegmentedTable:
         """Return the records of all segments of the first column, then of the second, ..."""
         X = read_matrix(self.table.X)
         rows = segments.rows_of(self.labels)
-        weights, n_records = None, X.shape[0]
-        if self.table.groups is not None:
-            weights, n_records = weights_of_rows(self.table.groups)
+        weights, n_records = weights_and_number(X.shape[0], self.table.groups)
 
         def summarize_column(column):
             (values,) = readable_columns(X[:, [column]])
@@ -262,20 +261,22 @@ class SegmentedBatches:
         return records_of_segments(summaries, grid, n_rows)
 
 
-def summary_of_segments_in_part(part, grid, segments: Segments, by: Sequence, names: Sequence):
-    """Return the `PartSummary` of the segments of the named columns of a part; or an exception.
+def summary_of_segments_in_partition(
+    partition, grid, segments: Segments, by: Sequence, names: Sequence
+):
+    """Return the `PartitionSummary` of the segments of the named columns; or an exception.
 
-    A worker that raised would log what it was working on, which is private.
+    A worker that raised would log its arguments, which are private.
     """
     try:
         with np.errstate(all="ignore"):
-            rows = segments.rows_of(columns_of_labels(table_of_categories(part[by], "by")))
-            X = read_matrix(checked_table(part[names]))
+            rows = segments.rows_of(columns_of_labels(table_of_categories(partition[by], "by")))
+            X = read_matrix(checked_table(partition[names]))
             columns = enumerate(readable_columns(X))
             summaries = [
                 summaries_of_segments(values, grid, column, rows) for column, values in columns
             ]
-            return PartSummary(X.shape[0], list(chain.from_iterable(summaries)))
+            return PartitionSummary(X.shape[0], list(chain.from_iterable(summaries)))
     except Exception as error:
         return error.with_traceback(None)
 

@@ -26,6 +26,7 @@ from dpq_sklearn.engine.random import Randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.protocol import Mechanism, draw_columns, of_column
+from dpq_sklearn.reading.engines.protocol import Records, Source
 from dpq_sklearn.releases.request import Column, CountRole, Request
 from dpq_sklearn.releases.values import (
     TOLERANCE_WITHOUT_COUNT,
@@ -45,22 +46,8 @@ WORTH_A_DELTA = 1.02
 T = TypeVar("T")
 
 
-class Records(Protocol):
-    """The records that a source has read (`reading.sources.Records`)."""
-
-    ranks: Ranks
-    n_rows: int
-
-
-class Source(Protocol):
-    """Something that can be read once: a table, batches, or a distributed collection."""
-
-    def read(self, grid: Grid) -> Records:
-        """Return the records on this grid."""
-
-
 class CountedSource(Protocol):
-    """Something that can be counted once."""
+    """A column that can be counted (`reading.counted`)."""
 
     def count(self) -> np.ndarray:
         """Return the exact counts."""

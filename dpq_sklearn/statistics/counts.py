@@ -9,9 +9,9 @@ from dpq_sklearn.checks import real_numbers, shown
 from dpq_sklearn.dates import dates_in_list, days_of, kind_of, nearest_dates, numbers_of
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
-from dpq_sklearn.reading.engines.memory import MemoryCollection
+from dpq_sklearn.reading.counted import Histogram, Rows, n_rows
+from dpq_sklearn.reading.engines.memory import without_column
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
-from dpq_sklearn.reading.sources import Histogram, Rows, n_rows
 from dpq_sklearn.releases.plans import plan_counts, units_of_neighbours
 from dpq_sklearn.releases.release import pay, release
 
@@ -72,7 +72,7 @@ def dp_count(
     if groups is not None:
         with no_data_in_frames():
             if isinstance(groups, str):  # the name of a column
-                groups = MemoryCollection.of(x, groups).groups
+                _, groups = without_column(x, groups)
             groups = checked_groups(groups, n_rows(x))
 
     paid = pay(plan, ledger, randomness, what="dp_count", columns=None, detail="1 count")

@@ -17,8 +17,8 @@ from dpq_sklearn.reading.descriptions import (
     make_segmented_description,
     read_description,
 )
-from dpq_sklearn.reading.engines.batches import BatchesOfQuantities
-from dpq_sklearn.reading.engines.registry import collection_of, segments_of_dask
+from dpq_sklearn.reading.engines.batches import Batches
+from dpq_sklearn.reading.engines.registry import segments_of_dask, source_of
 from dpq_sklearn.reading.groups import neighbours_of
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.quantities import names_of, table_of_quantities
@@ -257,7 +257,7 @@ def _typed_rows_and_source(table, groups, by, n_jobs):
     """Return a table with the types of the columns that are described, and their source."""
     if by and hasattr(table, "__next__"):
         if groups is not None:
-            BatchesOfQuantities.of(table, groups)  # it raises
+            Batches.of_quantities(table, groups)  # it raises
         batches = SegmentedBatches.of(table, by, n_jobs)
         return checked_table(batches.typed_rows()), batches
 
@@ -268,17 +268,11 @@ def _typed_rows_and_source(table, groups, by, n_jobs):
     labels = None
     if by:
         labels, table = labels_and_others(table, by)
-    collection = _quantities_in(table, groups)
-    typed_rows = checked_table(collection.typed_rows())
-    source = collection.source(typed_rows, n_jobs)
-    return typed_rows, SegmentedTable(source, labels) if by else source
-
-
-def _quantities_in(table, groups):
-    """Return the columns of numbers of a table, wherever it lies, or of an iterator of tables."""
     if hasattr(table, "__next__"):
-        return BatchesOfQuantities.of(table, groups)
-    return collection_of(table, groups).quantities()
+        source = Batches.of_quantities(table, groups, n_jobs)
+    else:
+        source = source_of(table, groups, n_jobs, name="table").quantities()
+    return checked_table(source.typed_rows()), SegmentedTable(source, labels) if by else source
 
 
 def _columns(typed_rows, probabilities, bounds, decimals, prior):

@@ -13,11 +13,11 @@ from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
 from dpq_sklearn.reading.descriptions import check_library_of, make_segmented_quantiles
+from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.priors import prior_of_column, refuse_private_rows
 from dpq_sklearn.reading.schema import dtypes_of, within_schema
 from dpq_sklearn.reading.segments import SegmentedTable, columns_of_segments
-from dpq_sklearn.reading.sources import Table
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, CountRole, Request
@@ -312,4 +312,4 @@ def _source_and_request(
         neighbours=neighbours_of(groups),
         has_ledger=has_ledger,
     )
-    return Table(x, groups=groups), kind, request
+    return MemorySource(x, groups), kind, request

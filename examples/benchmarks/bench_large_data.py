@@ -35,7 +35,7 @@ import dpq_sklearn
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.reading import threads
-from dpq_sklearn.reading.engines.parts import ranges_of_summary, summary_of_ranges
+from dpq_sklearn.reading.engines.partitions import ranges_of_summary, summary_of_ranges
 from dpq_sklearn.reading.summaries import (
     SUMMARY_RESOLUTION,
     Summary,

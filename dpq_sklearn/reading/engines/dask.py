@@ -16,20 +16,20 @@ from dask.dataframe.utils import pyarrow_strings_enabled
 from scipy import sparse
 
 from dpq_sklearn.reading.containers import checked_table, library_of, read_matrix
-from dpq_sklearn.reading.engines.parts import (
-    counts_of_part,
-    counts_or_raise,
-    merged_part_counts,
-    merged_parts,
+from dpq_sklearn.reading.engines.partitions import (
+    check_output,
+    counts_of_partition,
+    merged_partition_counts,
+    merged_partitions,
+    result_or_raise,
     run_job,
     side_by_side,
-    summary_of_part,
+    summary_of_partition,
 )
 from dpq_sklearn.reading.engines.people import keys_of_labels, summary_of_people
-from dpq_sklearn.reading.engines.protocol import check_output
+from dpq_sklearn.reading.engines.protocol import Records
 from dpq_sklearn.reading.groups import checked_groups
 from dpq_sklearn.reading.quantities import positions_of_quantities
-from dpq_sklearn.reading.sources import Records
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION
 
 DASK = ("dask", "dask_expr")  # the libraries of its collections
@@ -38,8 +38,8 @@ _ROW_BITS = 40  # of a position; the others are the number of the partition
 
 
 @dataclass(frozen=True)
-class DaskCollection:
-    """A dask DataFrame or Array: a collection, and the source of its records."""
+class DaskSource:
+    """A dask DataFrame or Array."""
 
     X: object
     groups: object = None
@@ -125,7 +125,7 @@ class DaskCollection:
     def typed_rows(self):
         """Return a few made-up rows with the columns and types of the features.
 
-        What scikit-learn's validation says about them it would say about the real ones.
+        They pass or fail scikit-learn's validation as the real rows would.
         """
         X = self.features()
         if self._is_frame:
@@ -135,7 +135,7 @@ class DaskCollection:
         return sparse.csr_array(ones) if sparse.issparse(X._meta) else ones
 
     def quantities(self):
-        """Return the collection without the columns of other types, but with that of labels."""
+        """Return the source without the columns that hold neither numbers nor dates."""
         if not self._is_frame:
             positions_of_quantities(np.empty((0, self.X.shape[1]), dtype=self.X.dtype))
             return self
@@ -152,10 +152,6 @@ class DaskCollection:
             return self.X.drop(columns=[self.groups])
         return self.X
 
-    def source(self, table, n_jobs):
-        """Return the collection itself."""
-        return self
-
     def read(self, grid):
         """Return the records of all partitions; computes."""
         sent = dask.delayed(grid, traverse=False)
@@ -167,8 +163,8 @@ class DaskCollection:
             first_columns = np.cumsum((0, *self.X.chunks[1][:-1])).tolist()
             blocks = self.X.to_delayed().T  # one row of blocks for each block of columns
             delayed = [
-                _delayed_summary(parts, sent, first_column)
-                for parts, first_column in zip(blocks, first_columns, strict=True)
+                _delayed_summary(partitions, sent, first_column)
+                for partitions, first_column in zip(blocks, first_columns, strict=True)
             ]
 
         found = side_by_side(run_job("Dask", lambda: dask.compute(*delayed)))
@@ -185,15 +181,12 @@ class DaskCollection:
     def count_categories(self):
         """Return the number of rows with each category, for each column; computes."""
         X = self.X if self._is_frame else self.X.rechunk({1: -1})
-        level = [dask.delayed(counts_of_part)(part) for part in np.ravel(X.to_delayed())]
-        while len(level) > 1:
-            starts = range(0, len(level), MERGED_AT_ONCE)
-            level = [
-                dask.delayed(merged_part_counts)(level[i : i + MERGED_AT_ONCE]) for i in starts
-            ]
+        partitions = np.ravel(X.to_delayed())
+        counts = [dask.delayed(counts_of_partition)(partition) for partition in partitions]
+        merged = merged_in_a_tree(counts, merged_partition_counts)
 
-        (found,) = run_job("Dask", lambda: dask.compute(level[0]))
-        return counts_or_raise(found)
+        (found,) = run_job("Dask", lambda: dask.compute(merged))
+        return result_or_raise(found)
 
     def _delayed_people(self, grid):
         """Return the delayed summary of all people; each has been brought to one partition."""
@@ -201,19 +194,19 @@ class DaskCollection:
         if self._are_groups_a_column:  # features and labels come out of one reading
             labels = self.X[self.groups]
             with_keys = partial(_with_keys_of_column, name=self.groups)
-            parts = [self.X.to_delayed()]
+            partitions = [self.X.to_delayed()]
         else:
             labels = self.groups
             with_keys = _with_keys
-            parts = [np.ravel(features.to_delayed()), np.ravel(labels.to_delayed())]
+            partitions = [np.ravel(features.to_delayed()), np.ravel(labels.to_delayed())]
 
         type_of_labels = pandas.Series(labels._meta[:0]).dtype
         if isinstance(type_of_labels, pandas.CategoricalDtype):
             type_of_labels = np.dtype(object)  # each partition may have categories of its own
         delayed = dask.delayed(partial(with_keys, promised_type=type_of_labels))
         keyed = [
-            delayed(*of_part, number=number)
-            for number, of_part in enumerate(zip(*parts, strict=True))
+            delayed(*of_partition, number=number)
+            for number, of_partition in enumerate(zip(*partitions, strict=True))
         ]
         meta = _rows_of_people(
             np.empty((0, features.shape[1])), pandas.Series([], dtype=type_of_labels)
@@ -222,7 +215,8 @@ class DaskCollection:
             rows = from_delayed(keyed, meta=meta, verify_meta=False)
         # "tasks" moves any Python object, and a lost worker costs only what was on it.
         moved = rows.shuffle("key", shuffle_method="tasks").to_delayed()
-        return merged_in_a_tree([dask.delayed(_summary_of_moved)(part, grid) for part in moved])
+        summary = dask.delayed(_summary_of_moved)
+        return merged_in_a_tree([summary(partition, grid) for partition in moved])
 
     def refuse_output(self, row_map):
         """Raise for containers of scikit-learn's choice, and for sparse rows of a DataFrame."""
@@ -252,39 +246,38 @@ class DaskCollection:
         return X.map_partitions(_map_frame, function, empty, meta=empty)
 
 
-def _delayed_summary(parts, grid, first_column):
-    """Return the delayed summary of all parts."""
-    return merged_in_a_tree(
-        [dask.delayed(summary_of_part)(part, grid, first_column) for part in parts]
-    )
+def _delayed_summary(partitions, grid, first_column):
+    """Return the delayed summary of all partitions."""
+    summary = dask.delayed(summary_of_partition)
+    return merged_in_a_tree([summary(partition, grid, first_column) for partition in partitions])
 
 
-def merged_in_a_tree(level, merge=merged_parts):
-    """Return what `merge` makes of several delayed parts, a few at a time."""
+def merged_in_a_tree(level, merge=merged_partitions):
+    """Return the delayed result of `merge`, applied to a few delayed partitions at a time."""
     while len(level) > 1:
         starts = range(0, len(level), MERGED_AT_ONCE)
         level = [dask.delayed(merge)(level[i : i + MERGED_AT_ONCE]) for i in starts]
     return level[0]
 
 
-def _with_keys_of_column(part, name, number, promised_type):
-    return _with_keys(part.drop(columns=[name]), part[name], number, promised_type)
+def _with_keys_of_column(partition, name, number, promised_type):
+    return _with_keys(partition.drop(columns=[name]), partition[name], number, promised_type)
 
 
-def _with_keys(part, labels, number, promised_type):
-    """Return the rows of a part as a frame of numbers with label, position and key of each row.
+def _with_keys(partition, labels, number, promised_type):
+    """Return the rows of a partition as numbers, with the label, position and key of each row.
 
-    The features are read here, because partitions can have different types, or categories, which
-    Dask could not put together. A part that cannot be read becomes one row with a negative
-    position, and the exception as its label.
+    The features are read here, because partitions can have different types or categories, which
+    Dask could not concatenate. A partition that cannot be read becomes one row with a negative
+    position and the exception as its label.
     """
     try:
         with np.errstate(all="ignore"):
-            numbers = read_matrix(checked_table(part)).astype(np.float64)
+            numbers = read_matrix(checked_table(partition)).astype(np.float64)
         if isinstance(labels, np.ma.MaskedArray):  # as floats, large integers would be rounded
             labels = np.where(np.ma.getmaskarray(labels), None, labels.data.astype(object))
         labels = pandas.Series(labels)
-        if labels.dtype != promised_type:  # a common type of all parts could round as well
+        if labels.dtype != promised_type:  # a common type of all partitions could round as well
             labels = labels.astype(object)
         if len(numbers) != len(labels):
             raise ValueError("groups must have one label for each row of the data.")
@@ -293,7 +286,7 @@ def _with_keys(part, labels, number, promised_type):
         return _rows_of_people(numbers, labels, positions, keys_of_labels(labels, number))
     except Exception as error:
         label = pandas.Series([error.with_traceback(None)], dtype=object)
-        return _rows_of_people(np.full((1, part.shape[1]), np.nan), label, positions=-1)
+        return _rows_of_people(np.full((1, partition.shape[1]), np.nan), label, positions=-1)
 
 
 def _rows_of_people(numbers, labels, positions=0, keys=0):
@@ -305,7 +298,7 @@ def _rows_of_people(numbers, labels, positions=0, keys=0):
 
 
 def _summary_of_moved(rows, grid):
-    """Return the `PartSummary` of whole people; or an exception."""
+    """Return the `PartitionSummary` of whole people; or an exception."""
     positions = rows["position"].to_numpy()
     if positions.min(initial=0) < 0:
         return rows["label"].iloc[positions.argmin()]
@@ -343,9 +336,9 @@ def _makes_text_of_objects(node):
     return np.dtype(object) in list(dtypes)
 
 
-def _map_frame(part, function, empty):
-    rows = _map_block(part, function, empty)
-    return type(empty)(np.asarray(rows), columns=empty.columns, index=part.index)
+def _map_frame(partition, function, empty):
+    rows = _map_block(partition, function, empty)
+    return type(empty)(np.asarray(rows), columns=empty.columns, index=partition.index)
 
 
 def _map_block(block, function, empty):

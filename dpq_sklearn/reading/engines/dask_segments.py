@@ -7,15 +7,15 @@ from typing import Any
 import dask
 
 from dpq_sklearn.reading.engines.dask import is_made_of_objects, merged_in_a_tree
-from dpq_sklearn.reading.engines.parts import run_job, side_by_side
+from dpq_sklearn.reading.engines.partitions import run_job, side_by_side
+from dpq_sklearn.reading.engines.protocol import Records
 from dpq_sklearn.reading.quantities import table_of_quantities
 from dpq_sklearn.reading.segments import (
     Segments,
     labels_and_others,
     records_of_segments,
-    summary_of_segments_in_part,
+    summary_of_segments_in_partition,
 )
-from dpq_sklearn.reading.sources import Records
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION
 
 
@@ -49,14 +49,16 @@ class DaskSegments:
         """Return the records of all partitions; computes."""
         names = list(self.typed_rows().columns)
         sent = dask.delayed((grid, segments), traverse=False)
-        summarize = dask.delayed(_summary_of_part)
-        parts = [summarize(part, sent, list(self.by), names) for part in self.X.to_delayed()]
-        merged = merged_in_a_tree(parts)
+        summary = dask.delayed(_summary_of_partition)
+        by = list(self.by)
+        merged = merged_in_a_tree(
+            [summary(partition, sent, by, names) for partition in self.X.to_delayed()]
+        )
 
         found = side_by_side(run_job("Dask", lambda: dask.compute(merged)))
         return records_of_segments(found.summaries, grid, found.n_records)
 
 
-def _summary_of_part(part, sent, by, names):
+def _summary_of_partition(partition, sent, by, names):
     grid, segments = sent
-    return summary_of_segments_in_part(part, grid, segments, by, names)
+    return summary_of_segments_in_partition(partition, grid, segments, by, names)

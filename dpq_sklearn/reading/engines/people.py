@@ -1,7 +1,7 @@
-"""People in parts of a table: brought together by their labels, weighted, and summarized.
+"""People in partitions of a table: brought together by their labels, weighted, and summarized.
 
-A person's rows share the weight of one record, so all of them have to be in one part. Labels and
-rows go from worker to worker; what leaves the workers is a summary, which has no labels.
+A person's rows share the weight of one record, so all of them have to be in one partition. Workers
+exchange labels and rows among themselves and return summaries, which have no labels.
 """
 
 from contextlib import suppress
@@ -13,22 +13,22 @@ from zlib import crc32
 import numpy as np
 
 from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_columns
-from dpq_sklearn.reading.engines.parts import PartSummary
+from dpq_sklearn.reading.engines.partitions import PartitionSummary
 from dpq_sklearn.reading.groups import weights_of_rows
 from dpq_sklearn.reading.summaries import summarize
 
-# The `==` of the types of these libraries is known.
+# The types of these libraries have a known `==`.
 _LIBRARIES = ("builtins", "datetime", "decimal", "fractions", "uuid", "numpy", "pandas")
 
 
-def summary_of_people(part, labels, positions, grid):
-    """Return the `PartSummary` of the rows of whole people, or raise.
+def summary_of_people(partition, labels, positions, grid):
+    """Return the `PartitionSummary` of the rows of whole people, or raise.
 
-    `positions` say in which order the rows were before they were brought together: it decides
-    which of a person's rows gets what their number does not divide.
+    `positions` are the positions of the rows before they were brought together. They decide which
+    of a person's rows gets the remainder, if the number of rows does not divide the weight.
     """
     with np.errstate(all="ignore"):
-        matrix = read_matrix(checked_table(part))
+        matrix = read_matrix(checked_table(partition))
         order = np.argsort(positions)
         in_order, n_people = weights_of_rows(labels.take(order))
         weights = np.empty_like(in_order)
@@ -36,16 +36,16 @@ def summary_of_people(part, labels, positions, grid):
 
         columns = enumerate(readable_columns(matrix))
         summaries = [summarize(values, grid, column, weights) for column, values in columns]
-        return PartSummary(n_people, summaries)
+        return PartitionSummary(n_people, summaries)
 
 
-def keys_of_labels(labels, number_of_part):
-    """Return an integer for each label of a pandas Series: equal ones for equal labels.
+def keys_of_labels(labels, number_of_partition):
+    """Return an integer for each label of a pandas Series. Equal labels have equal keys.
 
-    They are the same in all processes, as Python's own hashes are not, and decide only to which
-    part a row goes. So labels that are not equal may share a key: all labels do that are neither
-    numbers nor text. A missing label is a separate person and may go anywhere. The part that it
-    is in decides where, and not chance, since the part may be computed twice.
+    The keys are the same in all processes, unlike Python's hashes, and decide only to which
+    partition a row is sent. Different labels may share a key: all labels that are neither numbers
+    nor text do. A missing label is a separate person, which may be sent anywhere. The number of its
+    partition decides, and not chance, since the partition may be computed twice.
 
     Raises for a label of an unknown type, which may equal labels of other types.
     """
@@ -55,13 +55,13 @@ def keys_of_labels(labels, number_of_part):
     keys = np.zeros(len(labels), dtype=np.int64)
     with suppress(Exception):  # the reader refuses labels that cannot be compared
         codes, distinct = labels.factorize()
-        of_distinct = np.array([*map(_key_of, distinct), -1 - number_of_part], dtype=np.int64)
+        of_distinct = np.array([*map(_key_of, distinct), -1 - number_of_partition], dtype=np.int64)
         keys = of_distinct[codes]  # the code of a missing label is -1
     return keys
 
 
 def _check_types(kinds):
-    """Raise for a type with an `==` of its own, which may equal a number that has another key."""
+    """Raise for a type with an own `==`, which may equal a number that has another key."""
     for kind in kinds:
         compares = next(each for each in kind.__mro__ if "__eq__" in vars(each))
         is_known = compares.__module__.partition(".")[0] in _LIBRARIES and compares is not object

@@ -1,64 +1,87 @@
-"""What a table can do wherever it lies: in memory, or in parts on many machines.
+"""The protocol of a source: the rows of a fit, in memory or in partitions on many machines.
 
-An engine such as Dask is one module with one class, a `Collection`. `registry` finds the class of
-a container, and the transformers know nothing else about engines.
+An engine such as Dask is one module with one class, which implements `Source`. `registry.source_of`
+chooses the class by the type of the container. Nothing else in the package depends on the engine.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from dpq_sklearn.engine.grid import Grid
+from dpq_sklearn.engine.ranks import Ranks
+from dpq_sklearn.engine.weighted_ranks import WeightedRanks
+
+
+@dataclass(frozen=True)
+class Records:
+    """The ranks of all columns, and the number of rows or, with groups, of people."""
+
+    ranks: Ranks
+    n_rows: int
+
+    @classmethod
+    def of_summaries(cls, summaries: Sequence, grid: Grid, n_rows: int) -> "Records":
+        """Return the records of summarized columns; without rows raise scikit-learn's message."""
+        if n_rows == 0:
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        return cls(WeightedRanks.of_summaries(summaries, grid), n_rows)
 
 
 @dataclass(frozen=True)
 class RowMap:
-    """A function of rows that is the same for a table and for its parts."""
+    """A function of rows that is the same for a table and for its partitions."""
 
     function: Callable  # of a table in memory
     function_on_workers: Callable  # the same, to be sent to workers; it overwrites nothing
-    names: Callable  # returns the names of the columns that come out
-    output: str = "default"  # what scikit-learn is configured to return, if it has a say
-    is_sparse: bool = False  # whether the rows that come out are a sparse matrix
+    names: Callable  # returns the names of the columns of the result
+    output: str = "default"  # the container that scikit-learn is configured to return
+    is_sparse: bool = False  # whether the result is a sparse matrix
 
 
-class Collection(Protocol):
-    """A table and, in a fit, whose rows they are; made without reading anything."""
+class Source(Protocol):
+    """A table and, in a fit, the person each row belongs to.
 
-    def features(self):
-        """Return the container without the column of labels, if `groups` names one."""
+    The constructor reads no cell. It raises if the container is no table, or if the groups do not
+    match its rows as far as that is public.
+    """
 
-    def typed_rows(self):
+    default_resolution: int  # the binary logarithm of the number of cells of a grid
+
+    # Public facts.
+
+    def typed_rows(self) -> Any:
         """Return a table with the names and types of the features, for scikit-learn's checks.
 
-        Of a table in memory it is the table, else a few made-up rows. Raises for what is known to
-        be no table of numbers.
+        A source in memory returns its table, other sources return a few made-up rows. Raises if
+        the types are known to hold no numbers.
         """
 
-    def quantities(self):
-        """Return the collection without the columns whose types are no quantities.
+    def features(self) -> Any:
+        """Return the container without the column of labels, if `groups` names one."""
 
-        A column of labels stays. Raises if no other one is left. Types decide, and nothing else.
+    def quantities(self) -> "Source":
+        """Return the source without the columns that hold neither numbers nor dates.
+
+        A column of labels stays. Raises if no other column is left. Only types decide.
         """
 
-    def source(self, table, n_jobs):
-        """Return the source of a fit; `table` are the typed rows after their checks.
+    # Reads. A plan calls one of these once, after the price is paid.
 
-        Raises if the groups do not fit the rows, as far as that is public.
+    def read(self, grid: Grid) -> Records:
+        """Return the records on a grid."""
+
+    def count_categories(self) -> list[Counter]:
+        """Return the number of records with each category, for each column."""
+
+    # Transforms.
+
+    def refuse_output(self, row_map: RowMap) -> None:
+        """Raise if the container cannot hold the result of a map; maps nothing."""
+
+    def map_rows(self, row_map: RowMap) -> Any:
+        """Return the result of a map: lazily, in the same kind of container, if it has partitions.
+
+        The function is not called on empty partitions.
         """
-
-    def refuse_output(self, row_map):
-        """Raise if what a map returns cannot stand in such a collection; maps nothing."""
-
-    def map_rows(self, row_map):
-        """Return a `RowMap` of the rows: lazily, in the same kind of container, if they have parts.
-
-        The function need not take empty parts.
-        """
-
-
-def check_output(row_map, collections):
-    """Raise if scikit-learn is configured to return something else than the same container."""
-    if row_map.output != "default":
-        raise ValueError(
-            f"{collections} keep their container: transform_output must be 'default' for them, "
-            f"got {row_map.output!r}."
-        )

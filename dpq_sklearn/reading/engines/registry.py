@@ -1,23 +1,26 @@
-"""Which engine holds a table."""
+"""The engine of each kind of container."""
 
 from dpq_sklearn.reading.containers import library_of
-from dpq_sklearn.reading.engines.memory import MemoryCollection
+from dpq_sklearn.reading.engines.memory import MemorySource
 
 
-def collection_of(X, groups=None):
-    """Return a table, and whose rows they are, as a `Collection`; imports an engine if need be."""
+def source_of(X, groups=None, n_jobs=None, name="X"):
+    """Return the `Source` of a table, or raise; reads no cell, and imports an engine if needed.
+
+    Messages call a table in memory `name`. Only reading from memory uses `n_jobs`.
+    """
     library = library_of(X)
     if library in ("dask", "dask_expr"):
-        from dpq_sklearn.reading.engines.dask import DaskCollection
+        from dpq_sklearn.reading.engines.dask import DaskSource
 
-        return DaskCollection(X, groups)
+        return DaskSource(X, groups)
 
     if library == "pyspark":
-        from dpq_sklearn.reading.engines.spark import SparkCollection
+        from dpq_sklearn.reading.engines.spark import SparkSource
 
-        return SparkCollection(X, groups)
+        return SparkSource(X, groups)
 
-    return MemoryCollection.of(X, groups)
+    return MemorySource.of_table(X, groups, n_jobs, name)
 
 
 def segments_of_dask(X, by):

@@ -19,17 +19,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions, types
 
 from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_columns
-from dpq_sklearn.reading.engines.parts import (
+from dpq_sklearn.reading.engines.partitions import (
     MOST_RANGES,
-    PartSummary,
+    PartitionSummary,
+    check_output,
     ranges_of_summary,
     run_job,
     summary_of_ranges,
 )
 from dpq_sklearn.reading.engines.people import summary_of_people
-from dpq_sklearn.reading.engines.protocol import check_output
+from dpq_sklearn.reading.engines.protocol import Records
 from dpq_sklearn.reading.quantities import named_types, no_quantities
-from dpq_sklearn.reading.sources import Records
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, merge
 
 _ARROW_TYPES = {
@@ -75,8 +75,8 @@ _NUMBER_OF_RECORDS = -1
 
 
 @dataclass(frozen=True)
-class SparkCollection:
-    """A Spark DataFrame: a collection, and the source of its records."""
+class SparkSource:
+    """A Spark DataFrame."""
 
     X: object
     groups: object = None
@@ -140,7 +140,7 @@ class SparkCollection:
         )
 
     def quantities(self):
-        """Return the DataFrame without the columns of other types, but with that of labels."""
+        """Return the source without the columns that hold neither numbers nor dates."""
         fields = self.X.schema.fields
         features = [
             position
@@ -158,10 +158,6 @@ class SparkCollection:
         ]
         columns = _numbered_columns(self.X).select(*map(str, kept))
         return replace(self, X=columns.toDF(*(fields[position].name for position in kept)))
-
-    def source(self, table, n_jobs):
-        """Return the collection itself."""
-        return self
 
     def read(self, grid):
         """Return the records of all partitions; starts a job."""
@@ -187,8 +183,8 @@ class SparkCollection:
             rows = self._rows_by_person()
             summarized = partial(_summaries_of_people, grid=grid)
 
-        parts = rows.mapInArrow(_clean(summarized), _SCHEMA_OF_SUMMARIES)
-        return parts.repartition("number").mapInArrow(_clean(_merged), _SCHEMA_OF_SUMMARIES)
+        partitions = rows.mapInArrow(_clean(summarized), _SCHEMA_OF_SUMMARIES)
+        return partitions.repartition("number").mapInArrow(_clean(_merged), _SCHEMA_OF_SUMMARIES)
 
     def _rows_by_person(self):
         """Return features, label and position of each row, the rows of a person in one partition.
@@ -278,15 +274,15 @@ def _summaries_of_rows(batches, grid):
                 builder.add(values)
         n_rows += table.num_rows
 
-    yield from _packed(PartSummary(n_rows, [builder.summary() for builder in builders]), grid)
+    yield from _packed(PartitionSummary(n_rows, [builder.summary() for builder in builders]), grid)
 
 
 def _summaries_of_people(batches, grid):
     """Yield the summary of a partition of whole people, which is in memory as a whole."""
     for table in _tables_of(batches, np.inf):
         *features, labels, positions = table.columns
-        part = pa.Table.from_arrays(features, names=table.column_names[:-2])
-        found = summary_of_people(part, labels, np.asarray(positions), grid)
+        partition = pa.Table.from_arrays(features, names=table.column_names[:-2])
+        found = summary_of_people(partition, labels, np.asarray(positions), grid)
         yield from _packed(found, grid)
 
 
@@ -306,10 +302,10 @@ def _tables_of(batches, n_rows):
         yield pa.Table.from_batches(waiting)
 
 
-def _packed(part, grid):
-    """Yield the number of records of a part, and the ranges of each column, as Arrow batches."""
-    yield _batch_of({_NUMBER_OF_RECORDS: part.n_records})
-    for column, summary in enumerate(part.summaries):
+def _packed(partition, grid):
+    """Yield the number of records, and the ranges of each column, as Arrow batches."""
+    yield _batch_of({_NUMBER_OF_RECORDS: partition.n_records})
+    for column, summary in enumerate(partition.summaries):
         ranges = ranges_of_summary(summary, grid, column)
         yield _batch_of({column * MOST_RANGES + number: found for number, found in ranges})
 
