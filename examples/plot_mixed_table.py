@@ -38,7 +38,7 @@ train, test, y_train, y_test = train_test_split(table, gets_worse, random_state=
 # What everyone knows about the columns costs nothing: ages are whole numbers of years, and a body
 # mass index has a decimal. The encoder of the text column finds its categories privately; a public
 # list of them would cost nothing. The private transformers pay into one ledger, with a cap of eps=3
-# for this table. Private categories need a delta, and have to be the first release in the ledger.
+# for this table. Private categories need a ledger with a delta.
 ledger = PrivacyLedger(eps=3.0, delta=1e-5)
 laboratory = ["s1", "s2", "s3", "s4", "s5", "s6"]
 columns = ColumnTransformer(

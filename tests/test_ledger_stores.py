@@ -27,7 +27,7 @@ from dpq_sklearn import (
     dp_count,
     plan_search,
 )
-from dpq_sklearn.accounting.losses import PrivacyLoss, best_composition
+from dpq_sklearn.accounting.losses import PrivacyLoss, amounts_of, stated_at, sum_of_amounts
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger import __main__ as command_line
 from dpq_sklearn.ledger import access as ledger_access
@@ -274,7 +274,8 @@ def test_totals_are_the_same_in_all_stores(server, tmp_path, n):
     costs = [[row[:-1] for row in each.rows] for each in contents]
     assert costs[0] == costs[1] == costs[2] and len(costs[0]) == n
     for delta in (0.0, 1e-6):
-        totals = {str(best_composition(each.rows, delta)) for each in contents}
+        amounts = [sum_of_amounts(map(amounts_of, each.rows)) for each in contents]
+        totals = {str(stated_at(each, delta)) for each in amounts}
         assert len(totals) == 1
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpq_sklearn.accounting.budgets import Budget, Cost, TotalBudget, Unit
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
@@ -48,8 +48,12 @@ def basic_compositions(
     count_budget: Budget | None = None,
     count_is_apart: bool = False,
     n_segments: int = 1,
+    has_ledger: bool = False,
 ) -> list[Composition]:
     """Return the compositions that add costs up: in eps or rho, and with a delta also in rho.
+
+    With a ledger, the rho is that of half of the delta, because a ledger converts rho at half of
+    its delta (`stated_at`). So a release fits into a ledger that has the same eps and delta.
 
     The columns divide what the count leaves by their `shares`. If the count is apart, its eps is
     subtracted before eps and delta are converted to rho, because no composition covers it. If the
@@ -61,7 +65,8 @@ def basic_compositions(
     compositions = [_basic_composition(budget, shares, count_budget)]
 
     if total.delta > 0:
-        rho = _rho_beside_count(total, count_budget, count_is_apart)
+        delta = total.delta / 2 if has_ledger else total.delta
+        rho = _rho_beside_count(replace(total, delta=delta), count_budget, count_is_apart)
         if rho > 0:
             budget = Budget(rho, Unit.RHO, n_segments)
             compositions.append(_basic_composition(budget, shares, count_budget, total.delta))

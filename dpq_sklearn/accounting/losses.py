@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from dpq_sklearn.accounting import loss_in_words
-from dpq_sklearn.accounting.conversions import eps_of_zcdp
+from dpq_sklearn.accounting.conversions import eps_of_zcdp, rho_of_pure
 from dpq_sklearn.accounting.events import Event, EventKind, counted, dp_event
 from dpq_sklearn.accounting.neighbours import Neighbours, checked_neighbours
 from dpq_sklearn.checks import checked_delta
@@ -92,11 +92,6 @@ class PrivacyLoss:
 
         object.__setattr__(self, "pure_eps", self.eps if self.delta == 0 else known)
         object.__setattr__(self, "neighbours", checked_neighbours(self.neighbours))
-
-    @property
-    def only_approximate(self) -> bool:
-        """Whether only (eps, delta) is known: no smaller delta has a finite eps, nor zCDP a rho."""
-        return self.rho == self.pure_eps == math.inf
 
     def __repr__(self) -> str:
         shown = [part.name for part in fields(self) if part.repr]
@@ -224,19 +219,80 @@ def most_of_each(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
     )
 
 
-def best_composition(releases: Iterable[PrivacyLoss], delta: float | None = None) -> PrivacyLoss:
-    """Return the loss of several releases on the same data, stated at `delta` if it is given.
+class Amounts(NamedTuple):
+    """The amounts of one or several releases that a ledger adds up.
 
-    The result is the smaller of two bounds: the sum of all pure eps, and the sum of all rho
-    converted at `delta`. It also holds if outcomes of earlier releases decided which releases
-    followed (docs/privacy.md). If a release has neither a pure eps nor a rho, the eps and delta of
-    all releases add up. A ledger makes sure that its first release is of this kind then.
+    The releases are (eps, delta)-DP. Unless an event of probability `failure` happens, they are
+    also pure_eps-DP and rho-zCDP.
     """
-    total = compose(releases)
-    if delta is None or (total.only_approximate and total.delta <= delta * (1 + _ROUNDING)):
-        return total
 
-    from_rho = eps_of_zcdp(total.rho, delta)
-    if _pure_eps(total) <= from_rho:
-        return replace(total, eps=_pure_eps(total), delta=0.0)
-    return replace(total, eps=from_rho, delta=delta, account="zCDP")
+    eps: float
+    delta: float
+    rho: float
+    pure_eps: float
+    failure: float
+
+    def loss(self) -> PrivacyLoss:
+        """Return the amounts as a loss, which has no rho and no pure eps if it may fail."""
+        can_fail = self.failure > 0
+        return PrivacyLoss(
+            eps=self.eps,
+            delta=min(self.delta, math.nextafter(1.0, 0.0)),
+            rho=math.inf if can_fail else self.rho,
+            pure_eps=math.inf if can_fail else self.pure_eps,
+        )
+
+
+class _Stated(Protocol):
+    """A loss, or a row of a ledger."""
+
+    @property
+    def eps(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def rho(self) -> float: ...
+    @property
+    def pure_eps(self) -> float | None: ...
+
+
+def amounts_of(release: _Stated) -> Amounts:
+    """Return the amounts that a ledger adds up for a release.
+
+    An (eps, delta)-DP release behaves like an eps-DP release, except with probability delta
+    (Kairouz, Oh, Viswanath 2015). This is how a release without a rho and a pure eps counts.
+    """
+    eps, delta, rho = release.eps, release.delta, release.rho
+    pure_eps = math.inf if release.pure_eps is None else release.pure_eps
+    if rho == pure_eps == math.inf:
+        return Amounts(eps, delta, rho_of_pure(eps), eps, failure=delta)
+    return Amounts(eps, delta, rho, pure_eps, failure=0.0)
+
+
+def sum_of_amounts(amounts: Iterable[Amounts]) -> Amounts:
+    """Return the amounts of several releases together."""
+    return Amounts(*map(_sum, zip(Amounts(0.0, 0.0, 0.0, 0.0, 0.0), *amounts, strict=True)))
+
+
+def stated_at(total: Amounts, delta: float) -> PrivacyLoss:
+    """Return the loss of several releases on the same data, stated at `delta`.
+
+    The eps is the smaller of two bounds: the sum of all pure eps, and the sum of all rho, converted
+    at half of `delta`. The other half of `delta` covers the failures, and the eps is infinite if
+    they exceed it. The bound holds also if outcomes of earlier releases decided which releases
+    followed (docs/privacy.md). For this reason the halves are fixed: an outcome must not decide how
+    `delta` is divided.
+    """
+    loss = total.loss()
+    if not covers_failures(delta, total):
+        return replace(loss, eps=math.inf, pure_eps=math.inf)
+
+    from_rho = eps_of_zcdp(total.rho, delta / 2)
+    if total.pure_eps <= from_rho:
+        return replace(loss, eps=total.pure_eps, delta=total.failure)
+    return replace(loss, eps=from_rho, delta=delta / 2 + total.failure, account="zCDP")
+
+
+def covers_failures(delta: float, total: Amounts) -> bool:
+    """Return whether half of `delta` covers the failures."""
+    return total.failure <= delta / 2 * (1 + _ROUNDING)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from dpq_sklearn.accounting.losses import PrivacyLoss, compose
+from dpq_sklearn.accounting.losses import PrivacyLoss, amounts_of, compose
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger.contents import (
     Contents,
@@ -104,8 +104,7 @@ class LedgerAccess:
         """Return the error that refuses releases of these losses; None if the ledger can pay."""
         summary = summary or self.summary()
         totals = spent_of_caps(summary, losses)
-        is_late = _comes_too_late(losses, summary)
-        if all(total <= cap * (1 + _SLACK) for _, total, cap in totals) and not is_late:
+        if all(total <= cap * (1 + _SLACK) for _, total, cap in totals):
             return None
 
         asked = replace(compose(losses), neighbours=summary.neighbours)
@@ -121,17 +120,8 @@ class LedgerAccess:
             f"the privacy ledger {self.store.place} cannot pay for {what}, which would cost "
             f"{in_words(asked)}: of its budget ({in_words(caps)}) only {words} is left."
         )
-        if asked.delta > 0 and caps.delta == 0:
-            message += (
-                " A ledger with delta=0 counts the pure eps of a release, which is larger than its "
-                "eps at a positive delta. Create the ledger with a delta."
-            )
-        elif is_late or (asked.only_approximate and caps.rho is not None):
-            message += (
-                " Private categories have an eps and a delta, and no finite rho. They fit into a "
-                "ledger with eps and delta, without rho, in which they are the first release: such "
-                "a ledger adds up the eps and the delta of all its releases."
-            )
+        if advice := _advice_about_delta(asked, summary):
+            message += f" {advice}"
         return BudgetExceededError(message, asked, left)
 
     def commit(
@@ -180,17 +170,26 @@ class LedgerAccess:
         )
 
 
-def _comes_too_late(losses: Sequence[PrivacyLoss], summary: Summary) -> bool:
-    """Return whether releases need sums of eps and delta in a ledger that counts otherwise.
+def _advice_about_delta(asked: PrivacyLoss, summary: Summary) -> str | None:
+    """Return what a refused release with a delta needs of a ledger; None if it has no delta."""
+    delta = summary.caps.delta or 0.0
+    if asked.delta == 0:
+        return None
+    if delta == 0 and summary.caps.eps is not None:
+        return (
+            "A ledger with delta=0 counts the pure eps of a release, which is larger than its eps "
+            "at a positive delta. Create the ledger with a delta."
+        )
 
-    The first release decides how a ledger with a cap on eps counts, because no outcome is known
-    then. If an outcome could decide it, both ways of counting might use up the delta.
-    """
-    spent = summary.totals.loss()
-    needs_sums = compose([spent, *losses]).only_approximate
-    if summary.caps.eps is None or not needs_sums or spent.only_approximate:
-        return False
-    return spent.eps > 0 or not losses[0].only_approximate
+    failure = amounts_of(asked).failure
+    left = max(delta / 2 - summary.totals.amounts().failure, 0.0)
+    if failure <= left:
+        return None
+    return (
+        "Its delta has to fit into half of the ledger's delta, together with the deltas of all "
+        f"other releases that have no rho, such as private categories: {left:g} of it is left, "
+        f"and the release needs {failure:g}."
+    )
 
 
 class Reservation:

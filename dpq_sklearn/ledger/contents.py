@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
-from dpq_sklearn.accounting.losses import PrivacyLoss
+from dpq_sklearn.accounting.losses import Amounts, PrivacyLoss, amounts_of
 from dpq_sklearn.accounting.neighbours import Neighbours
 
 
@@ -54,9 +54,9 @@ class Row(NamedTuple):
 class Totals(NamedTuple):
     """Running totals of all releases, exact: adding a row never rounds.
 
-    Each sum is a tuple of floats that add up to it exactly, largest first. The tuple depends on the
-    value of the sum only, so totals that were updated row by row equal totals that were computed
-    at once.
+    Each sum of `Amounts` is a tuple of floats that add up to it exactly, largest first. The tuple
+    depends on the value of the sum only, so totals that were updated row by row equal totals that
+    were computed at once.
     """
 
     n_releases: int = 0
@@ -66,6 +66,7 @@ class Totals(NamedTuple):
     pure_eps: tuple[float, ...] = ()
     n_seeded: int = 0
     n_invalid: int = 0  # rows with impossible amounts, which count as infinite
+    failure: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Totals":
@@ -74,28 +75,22 @@ class Totals(NamedTuple):
 
     def plus(self, *rows: Row) -> "Totals":
         """Return the totals with more rows."""
-        counted = [_counted_amounts(row) for row in rows]
+        counted = list(map(_counted_amounts, rows))
+        sums = {
+            name: exact_sum((*getattr(self, name), *(getattr(each, name) for each in counted)))
+            for name in Amounts._fields
+        }
 
         return Totals(
             n_releases=self.n_releases + len(rows),
-            eps=exact_sum((*self.eps, *(eps for eps, _, _, _ in counted))),
-            delta=exact_sum((*self.delta, *(delta for _, delta, _, _ in counted))),
-            rho=exact_sum((*self.rho, *(rho for _, _, rho, _ in counted))),
-            pure_eps=exact_sum((*self.pure_eps, *(pure_eps for _, _, _, pure_eps in counted))),
             n_seeded=self.n_seeded + sum(not row.os_randomness for row in rows),
             n_invalid=self.n_invalid + sum(not has_valid_amounts(row) for row in rows),
+            **sums,
         )
 
-    def loss(self) -> PrivacyLoss:
-        """Return the sums, rounded once, as the cost of all releases together."""
-        eps, delta, rho, pure_eps = (math.fsum(parts) for parts in self[1:5])
-        return PrivacyLoss(
-            eps=eps,
-            delta=min(delta, math.nextafter(1.0, 0.0)),
-            rho=rho,
-            pure_eps=pure_eps,
-            os_randomness=self.n_seeded == 0,
-        )
+    def amounts(self) -> Amounts:
+        """Return the sums, each rounded once."""
+        return Amounts(*(math.fsum(getattr(self, name)) for name in Amounts._fields))
 
 
 class Summary(NamedTuple):
@@ -154,11 +149,11 @@ def has_valid_amounts(row: Row) -> bool:
     return True
 
 
-def _counted_amounts(row: Row) -> tuple[float, float, float, float]:
+def _counted_amounts(row: Row) -> Amounts:
     """Return the amounts of a row; a row with impossible amounts counts as infinitely expensive."""
     if has_valid_amounts(row):
-        return row[1:5]
-    return math.inf, math.nextafter(1.0, 0.0), math.inf, math.inf
+        return amounts_of(row)
+    return Amounts(math.inf, math.nextafter(1.0, 0.0), math.inf, math.inf, failure=0.0)
 
 
 def readable_facts(row: Row) -> dict[str, Any]:

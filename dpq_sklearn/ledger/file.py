@@ -409,7 +409,7 @@ def _insert_last_release(
     connection.execute(_INSERT_RELEASE, (*row, after.chain))
     connection.execute(
         "UPDATE head SET totals = ?, chain = ?, seal = ?",
-        (json.dumps(after.summary.totals), after.chain, _seal_of_head(after)),
+        (_text_of(after.summary.totals), after.chain, _seal_of_head(after)),
     )
 
     # If the structure of the file is damaged where nothing is stored, the insertion may have
@@ -569,9 +569,13 @@ def _rows(connection: sqlite3.Connection, at_most: int = -1) -> list[Row]:
 
 
 def _totals_of(text: str) -> Totals:
-    n_releases, eps, delta, rho, pure_eps, n_seeded, n_invalid = json.loads(text)
-    sums = (tuple(eps), tuple(delta), tuple(rho), tuple(pure_eps))
-    return Totals(n_releases, *sums, n_seeded, n_invalid)
+    fields: list[Any] = [tuple(x) if isinstance(x, list) else x for x in json.loads(text)]
+    return Totals(*fields)
+
+
+def _text_of(totals: Totals) -> str:
+    """Return the totals as they are stored. Ledgers of earlier versions store no failures."""
+    return json.dumps(totals if totals.failure else totals[:-1])
 
 
 def _has_sound_structure(connection: sqlite3.Connection) -> bool:
@@ -596,7 +600,7 @@ def _state_of(contents: Contents) -> _State:
 
 def _head_columns(state: _State) -> tuple[Any, ...]:
     summary = state.summary
-    return (*summary[:3], *summary.caps, json.dumps(summary.totals), state.chain)
+    return (*summary[:3], *summary.caps, _text_of(summary.totals), state.chain)
 
 
 def _seal_of_head(state: _State) -> str:

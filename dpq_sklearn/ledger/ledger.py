@@ -71,7 +71,8 @@ class PrivacyLedger:
     eps : float or None, default=None
         Cap on the total eps.
     delta : float or None, default=None
-        The delta at which the total eps is stated. With an `eps` cap, None means 0.
+        The delta of the total. Half of it covers the conversion of rho to eps, the other half the
+        deltas of releases that have no rho. With an `eps` cap, None means 0.
     rho : float or None, default=None
         Cap on the total in zero-concentrated DP. If several caps are given, all must hold.
     neighbours : {"rows", "people"} or None, default=None
@@ -102,9 +103,9 @@ class PrivacyLedger:
     a service file.
 
     Private categories (:class:`DPOneHotEncoder`, :class:`DPOrdinalEncoder`,
-    :func:`dp_value_counts`) have an eps and a delta, and no rho. They need a ledger with `eps` and
-    `delta` and without `rho`, in which they are the first release: it adds up the eps and the
-    delta of all its releases.
+    :func:`dp_value_counts`) have an eps and a delta, and no rho. They need a ledger with a `delta`.
+    Their eps is counted as a pure eps, their rho as eps^2 / 2, and their deltas add up to at most
+    half of the ledger's delta. A ledger that caps rho then limits zCDP up to this delta.
 
     Examples
     --------
@@ -229,8 +230,8 @@ class PrivacyLedger:
             The eps of the release, or its whole cost, such as the ``privacy_`` of an estimator. Or
             a search or another estimator to be fitted, or its plan by :func:`plan_search`.
         delta : float, default=0.0
-            The delta of the release. If there is one, its rho counts; if the rho is not known
-            either, eps and delta of all releases have to add up.
+            The delta of the release. If its rho is not known, its delta must fit into half of the
+            ledger's delta, together with those of other such releases.
         rho : float or None, default=None
             The rho of the release, if it is known.
 

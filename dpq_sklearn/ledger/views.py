@@ -14,7 +14,14 @@ from dpq_sklearn.accounting.conversions import (
     eps_of_zcdp_each,
     rho_of_approximate_dp,
 )
-from dpq_sklearn.accounting.losses import PrivacyLoss, best_composition
+from dpq_sklearn.accounting.losses import (
+    Amounts,
+    PrivacyLoss,
+    amounts_of,
+    covers_failures,
+    stated_at,
+    sum_of_amounts,
+)
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger.contents import (
     Caps,
@@ -59,45 +66,53 @@ class LedgerRecord(NamedTuple):
 UNREADABLE = "(a record that cannot be read)"
 
 
-def total_of(summary: Summary, more: Iterable[PrivacyLoss] = ()) -> PrivacyLoss:
+def total_of(summary: Summary, more: Sequence[PrivacyLoss] = ()) -> PrivacyLoss:
     """Return the cost of all releases of a ledger together, and of `more` losses."""
-    losses = (summary.totals.loss(), *more)
-    return replace(best_composition(losses, summary.caps.delta), neighbours=summary.neighbours)
+    total = _stated(_amounts(summary, more), summary.caps.delta)
+    os_randomness = summary.totals.n_seeded == 0 and all(loss.os_randomness for loss in more)
+    return replace(total, neighbours=summary.neighbours, os_randomness=os_randomness)
+
+
+def _amounts(summary: Summary, more: Sequence[PrivacyLoss]) -> Amounts:
+    return sum_of_amounts([summary.totals.amounts(), *map(amounts_of, more)])
+
+
+def _stated(total: Amounts, delta: float | None) -> PrivacyLoss:
+    """Return the loss that a ledger with this delta states. Without a delta, amounts add up."""
+    return total.loss() if delta is None else stated_at(total, delta)
 
 
 def spent_of_caps(
-    summary: Summary, more: Iterable[PrivacyLoss] = ()
+    summary: Summary, more: Sequence[PrivacyLoss] = ()
 ) -> list[tuple[str, float, float]]:
     """Return the unit of each cap, the total in this unit, and the cap."""
-    total = total_of(summary, more)
     caps = summary.caps
-    amounts = (("eps", total.eps, caps.eps), ("rho", total.rho, caps.rho))
+    total = _amounts(summary, more)
+    eps = _stated(total, caps.delta).eps
+    rho = total.rho if covers_failures(caps.delta or 0.0, total) else math.inf
+    amounts = (("eps", eps, caps.eps), ("rho", rho, caps.rho))
     return [(unit, spent, cap) for unit, spent, cap in amounts if cap is not None]
 
 
 def eps_in_ledger(losses: Iterable[PrivacyLoss], caps: Caps) -> float:
     """Return the eps that a ledger with these caps counts for releases if there are no others."""
-    return best_composition(losses, caps.delta).eps
+    return _stated(sum_of_amounts(map(amounts_of, losses)), caps.delta).eps
 
 
 def budget_left(summary: Summary) -> BudgetLeft:
     """Return the largest pure eps and the largest rho that the ledger does not refuse."""
     caps = summary.caps
-    spent = summary.totals.loss()
-    if spent.only_approximate and caps.eps is not None:
-        is_within = caps.rho is None and spent.delta <= (caps.delta or 0.0)
-        return BudgetLeft(max(caps.eps - spent.eps, 0.0) if is_within else 0.0, None)
-
+    spent = summary.totals.amounts()
     is_pure = caps.eps is not None and caps.delta == 0
-    pure_eps = cast(float, spent.pure_eps)
     eps = math.inf
     rho = math.inf
 
     if caps.eps is not None and caps.delta == 0:
-        eps = max(caps.eps - pure_eps, 0.0)
+        eps = max(caps.eps - spent.pure_eps, 0.0)
     elif caps.eps is not None:
-        rho = max(rho_of_approximate_dp(caps.eps, caps.delta) - spent.rho, 0.0)
-        eps = max(caps.eps - pure_eps, eps_of_pure(rho))
+        delta = cast(float, caps.delta)
+        rho = max(rho_of_approximate_dp(caps.eps, delta / 2) - spent.rho, 0.0)
+        eps = max(caps.eps - spent.pure_eps, eps_of_pure(rho))
 
     if caps.rho is not None:
         rho_left = max(caps.rho - spent.rho, 0.0)
@@ -119,20 +134,16 @@ def _eps_of_each(rows: Sequence[Row], delta: float | None) -> list[float]:
     if delta is None:
         return [row.eps for row in rows]
 
-    losses = [PrivacyLoss(row.eps, row.delta, row.rho, pure_eps=row.pure_eps) for row in rows]
-    return _eps_of_losses(losses, delta)
+    return _eps_of_amounts(list(map(amounts_of, rows)), delta)
 
 
-def _eps_of_losses(losses: Sequence[PrivacyLoss], delta: float) -> list[float]:
-    """Return the eps that a ledger with this delta counts for each of several losses alone."""
-    pure_eps = np.array([loss.pure_eps for loss in losses])
-    from_rho = eps_of_zcdp_each(np.array([loss.rho for loss in losses]), delta)
-    each_eps = np.minimum(pure_eps, from_rho).tolist()
-
-    for number, loss in enumerate(losses):
-        if loss.only_approximate:
-            each_eps[number] = best_composition([loss], delta).eps
-    return each_eps
+def _eps_of_amounts(amounts: Sequence[Amounts], delta: float) -> list[float]:
+    """Return the eps of `stated_at` for each of several amounts alone."""
+    from_rho = eps_of_zcdp_each(np.array([each.rho for each in amounts]), delta / 2)
+    return [
+        min(each.pure_eps, eps) if covers_failures(delta, each) else math.inf
+        for each, eps in zip(amounts, from_rho.tolist(), strict=True)
+    ]
 
 
 def _infinitely_expensive(row: Row) -> Row:
@@ -178,6 +189,9 @@ def _count_of(value: Any) -> int | None:
 def sentence(summary: Summary) -> str:
     """Return how much of which budget was spent in how many releases."""
     parts = [f"{spent:g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(summary)]
+    failure = summary.totals.amounts().failure
+    if parts and failure > 0:
+        parts.append(f"{failure:g} of {(summary.caps.delta or 0.0) / 2:g} delta")
     spent = " and ".join(parts) or in_words(total_of(summary))
 
     totals = summary.totals
@@ -221,8 +235,8 @@ def plot_totals(contents: Contents, title: str, ax: Any) -> None:
 def _running_totals(contents: Contents, unit: str) -> list[float]:
     """Return the total in this unit before the first release and after each release."""
     steps = accumulate(contents.rows, Totals.plus, initial=Totals())
-    losses = [totals.loss() for totals in steps]
+    amounts = [totals.amounts() for totals in steps]
     if unit == "rho" or contents.caps.delta is None:
-        return [getattr(loss, unit) for loss in losses]
+        return [getattr(each, unit) for each in amounts]
 
-    return _eps_of_losses(losses, contents.caps.delta)
+    return _eps_of_amounts(amounts, contents.caps.delta)

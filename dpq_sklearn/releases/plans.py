@@ -372,7 +372,9 @@ def _compositions(request: Request) -> list[Composition]:
         count_budget = total.without_delta.scaled(COUNT_SHARE)
     count_is_apart = request.count is CountRole.CHOOSES and not request.has_ledger
 
-    compositions = basic_compositions(total, shares, count_budget, count_is_apart)
+    compositions = basic_compositions(
+        total, shares, count_budget, count_is_apart, has_ledger=request.has_ledger
+    )
     if total.delta > 0 and shares and not request.has_ledger:
         probabilities = tuple(filter(None, request.probabilities))
         compose = partial(request.mechanism.composed_budgets, probabilities, shares)
@@ -431,7 +433,9 @@ def plan_description(request: Request) -> DescriptionPlan:
         for share_of_release in (1 - VALUE_COUNT_SHARE, VALUE_COUNT_SHARE)
         for share in request.shares
     ]
-    compositions = basic_compositions(request.budget, shares, n_segments=request.n_segments)
+    compositions = basic_compositions(
+        request.budget, shares, n_segments=request.n_segments, has_ledger=request.has_ledger
+    )
     composition = min(compositions, key=partial(_predicted_error, request))
 
     units = units_of_neighbours(request.neighbours)
@@ -447,7 +451,12 @@ def units_of_neighbours(neighbours: Neighbours) -> int:
 
 
 def plan_counts(
-    n_counts: int, budget: TotalBudget, *, neighbours: Neighbours, units_per_record: int = 1
+    n_counts: int,
+    budget: TotalBudget,
+    *,
+    neighbours: Neighbours,
+    units_per_record: int = 1,
+    has_ledger: bool = False,
 ) -> CountPlan:
     """Return the plan with the least noise for counts whose sum a record changes by at most 1.
 
@@ -455,7 +464,7 @@ def plan_counts(
     """
     choices = [
         (CountNoise(composition.budgets[0], n_counts, units_per_record), composition)
-        for composition in basic_compositions(budget, shares=(1.0,))
+        for composition in basic_compositions(budget, shares=(1.0,), has_ledger=has_ledger)
     ]
     noise, composition = min(choices, key=lambda choice: choice[0].deviation())
 

@@ -63,7 +63,12 @@ def dp_count(
     >>> dp_count(np.zeros(1000), eps=1.0, random_state=0)
     1000
     """
-    plan = plan_counts(1, TotalBudget(eps, delta, rho), neighbours=neighbours_of(groups))
+    plan = plan_counts(
+        1,
+        TotalBudget(eps, delta, rho),
+        neighbours=neighbours_of(groups),
+        has_ledger=ledger is not None,
+    )
     randomness = make_randomness(random_state)
 
     is_text_or_dict = isinstance(x, (str, bytes, dict))
@@ -151,6 +156,7 @@ def dp_histogram(
         TotalBudget(eps, delta, rho),
         neighbours=neighbours_of(groups),
         units_per_record=units_of_neighbours(neighbours_of(groups)),
+        has_ledger=ledger is not None,
     )
     randomness = make_randomness(random_state)
 
