@@ -19,7 +19,7 @@ from dpq_sklearn.accounting.events import exponential_draw
 from dpq_sklearn.accounting.optimal_composition import largest_scale
 from dpq_sklearn.engine import exponential, pairs
 from dpq_sklearn.engine.exponential import Nodes
-from dpq_sklearn.mechanisms.base_measure import have_few_segments, ring_measure, step_measure
+from dpq_sklearn.mechanisms.base_measure import have_few_pieces, ring_measure, step_measure
 from dpq_sklearn.mechanisms.level_shares import expected_deviation, level_pattern, rank_variances
 from dpq_sklearn.mechanisms.prior import guesses_of_nodes
 from dpq_sklearn.mechanisms.protocol import Mechanism
@@ -265,7 +265,7 @@ def parts_alike(grid, level, estimates):
     lo = estimates.positions[column, level.below] // grid.positions_per_cell
     hi = estimates.positions[column, level.above] // grid.positions_per_cell
     is_released = level.are_ends_released(estimates.n_quantiles[column])
-    has_few = have_few_segments(grid, column, lo, hi, is_released)
+    has_few = have_few_pieces(grid, column, lo, hi, is_released)
     if np.count_nonzero(has_few) < FEWEST_ALIKE or has_few.all():
         return [level]
     return [level[has_few], level[~has_few]]

@@ -1,26 +1,28 @@
-"""The base measure of a draw: where the data may be, judged by what is already released.
+"""The base measure of a draw: the weights of all cells before the draw looks at the data.
 
-The exponential mechanism chooses among cells by ``measure(cell) * exp(-score)``. Its privacy rests
-on the score alone. The base measure may be any function of public facts and of cells released by
-earlier draws; a good one is large where the data are, so that little budget is spent on telling
-them from the rest of the number line. Here it is the grid measure of the cell times a density that
-is constant on a few dozen segments of the node: a mixture of
+The exponential mechanism chooses a cell with a probability proportional to
+``measure(cell) * exp(-score)``. Its privacy guarantee rests on the score alone, so the base measure
+may be any function of public facts and of cells that earlier draws released. A good base measure is
+large where the data are likely to be: then the draw spends little budget on finding them.
 
-- *octaves*, as long as an end is open or a bound, which may be far from the data, and no scale is
-  known: most of their share is for numbers of everyday size;
-- *rings* around a released end, if the other one is open or a bound: their widths double. Two
-  distinct released values tell a scale. Beyond them each further ring has a quarter of the one
-  before, and hardly anything is left for the rest of the number line;
-- *parts* of equal width between two released ends or bounds;
-- *points*, single cells in which many records may be: released ends, bounds, and 0, 1, 2, 3;
-- where a column has a prior, *rings* around the quantile of it that the node wants (`prior`);
-- the plain grid measure, so that no cell is out of reach.
+The base measure of a node is the grid measure times a density that is constant on a few dozen
+pieces of the node. The density is a mixture of these components:
 
-A node that ends at a bound has a share of all that it would have without it, so that bounds which
-say little cost little.
+- *octaves* of the number line, if a node has an open end or a bound, which may be far from the
+  data, and no scale is known. Numbers of everyday size have most of the share;
+- *rings* around a released end, if the other end is open or a bound. The width doubles from ring
+  to ring. Two distinct released values tell a scale: beyond them each ring has a quarter of the
+  weight of the ring before, and the rest of the number line has hardly any;
+- *slices* of equal width between two ends that are released or bounds;
+- *points*: single cells that may hold many records. These are released ends, bounds, 0, 1, 2, 3;
+- *rings* around the quantile that the prior of a column has for the node (`prior`);
+- the plain grid measure, so that every cell can be drawn.
 
-Two quantiles that are drawn at once, where no scale is known, tell each other's: the *rings* of
-their places should not be far apart (`engine.pairs.affinity`).
+A node that ends at a bound gives a share of its measure to the components that it would have
+without the bound. So bounds that are far from the data cost little accuracy.
+
+If a pair of quantiles is drawn where no scale is known, each quantile tells the scale of the other:
+pairs of places in distant *rings* have less measure (`engine.pairs.affinity`).
 
 The constants were tuned on the data named in docs/accuracy.md.
 """
@@ -33,25 +35,27 @@ import numpy as np
 
 from dpq_sklearn.engine.exponential import RingMeasure, StepMeasure, taken_by_node
 
-# Shares for each kind of node: both ends open, one of them, none. A kind is how many are closed.
+# Shares by the number of closed ends of a node: 0, 1 or 2.
 _BOTH_CLOSED = 2
 PLAIN_SHARES = np.array([0.05, 0.1, 0.002])
 _OCTAVE_SHARES = np.array([1.0, 0.3, 0.0])
-# No node has less of the plain grid measure than nodes beyond two distinct released values.
+# The plain share of nodes beyond two distinct released values. No node has a smaller one.
 LEAST_PLAIN_SHARE = 1e-4
 _END_SHARES = np.array([0.0, 0.05, 0.02])
 _INTEGER_END_SHARES = np.array([0.0, 0.2, 0.1])
 _LARGEST_INTEGER = 1e6
-# What a node that ends at bounds has of the measure that it would have without them.
+# The share of the components that a node at bounds would have without them.
 _SHARE_WITHOUT_BOUNDS = 0.35
+_RING_SHARE_TO_BOUNDS = _SHARE_WITHOUT_BOUNDS * (1 - _OCTAVE_SHARES[1])
 _BOUND_SHARE = 0.03
-# What the parts between such values and a bound have.
-_PART_SHARE_BEYOND = 0.03
-# Where a scale is known, 0, 1, 2, 3 and bounds that are further away have so much of their shares.
+# The share of the slices between two distinct released values and a bound.
+_SLICE_SHARE_BEYOND = 0.03
+# If a scale is known, bounds and the points 0, 1, 2, 3 that are more than 16 scales away keep only
+# 1% of their shares.
 _NEAR = 16.0
 _SHARE_IF_FAR = 0.01
-# The share of 0; that of 1 is a half of it, of 2 a third. On a lattice without bounds they are
-# several times as large, as there is nothing beside them that they could be mistaken for.
+# These are the shares of the point 0. The points 1, 2, 3 have a half, a third and a quarter of it.
+# On a lattice without bounds the shares are larger, because no other value is close to a point.
 _LANDMARKS = np.arange(4.0)
 _LANDMARK_SHARES = np.array([0.02, 0.03, 0.015])
 _LANDMARK_SHARE_AT_BOUNDS = 0.035
@@ -59,21 +63,22 @@ _TIMES_ON_A_LATTICE = 4.0
 # A prior that is wrong by orders of magnitude costs a node half a nat.
 _PRIOR_SHARE = 0.4
 
-# Between two of these powers of two all octaves have one weight; all below the first has 0.2.
+# All octaves between two of these powers of two have the same weight. All positive numbers below
+# the first power have 0.2 together.
 _POWERS = np.array([-10, -4, 10, 20, 32, 64])
 _POSITIVE_WEIGHTS = np.append(0.2, (0.25, 1.0, 0.25, 0.05, 0.02) * np.diff(_POWERS))
 _SHARE_OF_NEGATIVE, _SHARE_OF_NEGATIVE_ON_A_LATTICE = 0.5, 0.25
-# Years are narrow columns far from zero, and common ones.
+# Years are a narrow range far from zero, and columns of years are common.
 _YEARS = np.array([1900.0, 2048.0])
-_YEAR_WEIGHT = 1.0  # that of an octave of everyday size
-# A segment of a lattice is even in the value, not in its logarithm: so octaves have cuts of their
-# own there, wide ones only where the numbers are large or negative.
+_YEAR_WEIGHT = 1.0  # the weight of an octave of everyday size
+# On a lattice the measure of a piece is even in the value, not in its logarithm. So lattices have
+# octaves of their own, which are wide only for large or negative numbers.
 _LATTICE_POWERS = np.array([-10, -7, -4, -2, *range(21), *range(22, 33, 2), 36, 40, 48, 64])
 _NEGATIVE_LATTICE_POWERS = np.array([-10, -4, -1, 0, 1, 2, 3, *range(4, 17, 2), 20, 24, 32, 64])
 
 
 def _octaves(powers, negative_powers, share_of_negative):
-    """Return the ends of octaves, or of several of them, and the weight between two ends."""
+    """Return ascending values that bound octaves, or groups of them, and the weights between."""
 
     def weights(ends):
         up_to = np.interp(np.log2(ends), _POWERS, _POSITIVE_WEIGHTS.cumsum())
@@ -81,302 +86,251 @@ def _octaves(powers, negative_powers, share_of_negative):
 
     positive = np.union1d(np.exp2(powers), _YEARS)
     negative = np.exp2(negative_powers)
-    is_of_years = (positive > _YEARS[0]) & (positive <= _YEARS[1])
-    of_positive = weights(positive) + _YEAR_WEIGHT * is_of_years
-    of_all = np.append(share_of_negative * weights(negative)[::-1], of_positive)
+    is_year = (positive > _YEARS[0]) & (positive <= _YEARS[1])
+    positive_weights = weights(positive) + _YEAR_WEIGHT * is_year
+    all_weights = np.append(share_of_negative * weights(negative)[::-1], positive_weights)
     ends = np.concatenate((-negative[::-1], [0.0], positive))
-    return ends, of_all / of_all.sum()
+    return ends, all_weights / all_weights.sum()
 
 
 _OCTAVE_ENDS, _OCTAVE_WEIGHTS = _octaves(_POWERS, _POWERS, _SHARE_OF_NEGATIVE)
 _LATTICE_OCTAVE_ENDS, _LATTICE_OCTAVE_WEIGHTS = _octaves(
     _LATTICE_POWERS, _NEGATIVE_LATTICE_POWERS, _SHARE_OF_NEGATIVE_ON_A_LATTICE
 )
-# As many as on lattices, so that nodes of both kinds can stand beside each other: what is added
-# has no cells.
+# Padded with empty octaves to the number on lattices, so that one array can hold nodes of both.
 _N_ADDED = _LATTICE_OCTAVE_ENDS.size - _OCTAVE_ENDS.size
 _PADDED_OCTAVE_ENDS = np.pad(_OCTAVE_ENDS, (0, _N_ADDED), mode="edge")
 _PADDED_OCTAVE_WEIGHTS = np.pad(_OCTAVE_WEIGHTS, (0, _N_ADDED))
 
 
-def _rings(first, last, centre):
-    """Return the ends of rings, in multiples of a scale, and the weight up to each end."""
+def _heavy_rings(first, last, centre):
+    """Return the ends of rings in units of a scale, and the weight up to each end.
+
+    The weights fall slowly on both sides of the ring that ends at ``2**centre``.
+    """
     powers = np.arange(first, last + 1)
     weights = (1.0 + abs(powers - centre)) ** -1.5
     return np.append(0.0, np.exp2(powers)), np.append(0.0, np.cumsum(weights) / weights.sum())
 
 
 def _light_rings(first, last, centre):
-    """Return what `_rings` does, even in the value up to the centre, and light beyond it."""
+    """Return the same as `_heavy_rings` for weights that fall quickly.
+
+    The density is even up to ``2**centre``. Each ring beyond has a quarter of the one before.
+    """
     powers = np.arange(first, last + 1)
     weights = np.where(powers > centre, 4.0 ** (centre - powers), 2.0 ** (powers - centre))
     return np.append(0.0, np.exp2(powers)), np.append(0.0, np.cumsum(weights) / weights.sum())
 
 
-# Around one released value a the scale is |a|, if a second one is known it is their distance, and
-# between two ends it is the width of a part. A lattice needs no parts, since it is even by itself.
+# The shapes of rings and slices: their ends in units of a scale, and the weight up to each end. The
+# scale around a released value a is |a|, or the distance of a second released value. Between two
+# ends the scale is the width of a slice. A lattice is even without slices.
 _BEYOND_ONE, _BEYOND_TWO, _BETWEEN, _BETWEEN_ON_A_LATTICE = range(4)
-_N_PARTS = 16
-_PART_ENDS = np.minimum(np.arange(_N_PARTS + 2.0), _N_PARTS)  # as many as the rings have
-_ONE_PART = np.where(_PART_ENDS > 0, float(_N_PARTS), 0.0)
+_N_SLICES = 16
+_SLICE_ENDS = np.minimum(np.arange(_N_SLICES + 2.0), _N_SLICES)  # as many ends as rings have
+_ONE_SLICE = np.where(_SLICE_ENDS > 0, float(_N_SLICES), 0.0)
 _SHAPES = (
-    _rings(-12, 4, centre=-1),
+    _heavy_rings(-12, 4, centre=-1),
     _light_rings(-7, 9, centre=1),
-    (_PART_ENDS, _PART_ENDS / _N_PARTS),
-    (_ONE_PART, _ONE_PART / _N_PARTS),
+    (_SLICE_ENDS, _SLICE_ENDS / _N_SLICES),
+    (_ONE_SLICE, _ONE_SLICE / _N_SLICES),
 )
 _SHAPE_ENDS, _SHAPE_WEIGHTS = map(np.array, zip(*_SHAPES, strict=True))
-# The ends of the rings that say how far apart two places are, in multiples of |a|.
+# The ends of the rings of pairs, in multiples of |a|.
 _PAIR_RING_ENDS = np.exp2(np.arange(-12, 21))
-# Where a segment spans octaves it is cut towards zero, so that it stays even in the value. The
+# A piece that spans octaves is cut towards zero, so that its measure stays even in the value. The
 # cuts are at decades, where the measure of round numbers jumps.
 _CUTS_ABOVE_ZERO = np.array([0.0002, 0.001, 0.01, 0.04, 0.1, 0.2])
 _TOWARDS_ZERO = np.concatenate((-_CUTS_ABOVE_ZERO[::-1], [0.0], _CUTS_ABOVE_ZERO))
 
 
 class _Ends(NamedTuple):
-    """What is known about the two ends of each node; arrays (n_nodes,) or (2, n_nodes)."""
+    """The public facts about the two ends of each node.
 
-    kinds: np.ndarray  # how many ends are closed
-    is_open: np.ndarray
-    is_released: np.ndarray
-    is_bound: np.ndarray
+    Arrays are (n_nodes,), or (2, n_nodes) if they have a row for the lower ends and a row for the
+    upper ends.
+    """
+
+    columns: np.ndarray
+    lo: np.ndarray  # the first cell
+    hi: np.ndarray  # the last cell
+    n_closed: np.ndarray
+    is_open: np.ndarray  # (2, n_nodes)
+    is_released: np.ndarray  # (2, n_nodes)
+    is_bound: np.ndarray  # (2, n_nodes)
+    is_integer: np.ndarray  # (2, n_nodes)
     is_lattice: np.ndarray
-    is_integer: np.ndarray
     low: np.ndarray  # the lower end, as a value
-    high: np.ndarray  # the upper one
-    known: np.ndarray  # a value that tells the scale of a node with an open end
-    released: np.ndarray  # the released end, of two the lower one
-    is_one_sided: np.ndarray  # whether one end is released, the other one open or a bound
+    high: np.ndarray  # the upper end, as a value
+    known: np.ndarray  # the value that tells the scale of a node with an open end
+    released: np.ndarray  # the released end, or the lower one of two, as a value
+    is_one_sided: np.ndarray  # whether one end is released and the other is open or a bound
     is_scale_known: np.ndarray  # whether another value, not zero, is released beyond that end
 
 
-class _Scale(NamedTuple):
-    """A part of the mixture: adjacent segments in each node."""
+class _Adjacent(NamedTuple):
+    """A component of adjacent pieces: octaves, rings or slices.
 
-    values: np.ndarray  # (n_nodes, n_segments + 1) or (n_segments + 1,), their ends
-    weights: np.ndarray  # (n_nodes, n_segments) or (n_segments,)
-    share: np.ndarray  # (n_nodes,), of the whole mixture
+    The non-empty pieces divide the share of the component in proportion to their weights.
+    """
+
+    cuts: np.ndarray  # (n_nodes, n_pieces + 1), the ends of the pieces, as cells
+    weights: np.ndarray  # (n_nodes, n_pieces) or (n_pieces,)
+    share: np.ndarray  # (n_nodes,)
+
+    def rises(self, before):
+        """Return how much the density rises at each cut, given the grid measure before it."""
+        measures = before[:, 1:] - before[:, :-1]
+        weights = np.where(measures > 0, self.weights, 0.0)
+        total = _sums(weights)
+        total = np.where(total > 1e-290, total, 1.0)  # the quotient must not overflow
+        densities = weights * (self.share[:, None] / total) / np.maximum(measures, 1)
+
+        rises = np.zeros(before.shape)
+        rises[:, :-1] = densities
+        rises[:, 1:] -= densities
+        return rises
+
+
+class _Points(NamedTuple):
+    """A component of single cells, each with a share of its own."""
+
+    cuts: np.ndarray  # (n_nodes, 2 * n_points): the cells, then the cells after them
+    shares: np.ndarray  # (n_nodes, n_points), 0 for points outside of the node
+
+    def rises(self, before):
+        """Return how much the density rises at each cut, given the grid measure before it."""
+        begins, ends = _halves(before)
+        densities = self.shares / np.maximum(ends - begins, 1)
+        return np.concatenate((densities, -densities), axis=1)
+
+
+class _PriorRings(NamedTuple):
+    """A component of rings around the quantile of a prior, which may overlap by a cell.
+
+    The whole component has a measure of 1 in a node, or of 0 if no ring has cells there.
+    """
+
+    cuts: np.ndarray  # (n_nodes, 2 * n_rings): the first cells, then the cells after the last ones
+    weights: np.ndarray  # (n_nodes, n_rings)
+
+    def rises(self, before):
+        """Return how much the density rises at each cut, given the grid measure before it."""
+        begins, ends = _halves(before)
+        measures = ends - begins
+        weights = np.where(measures > 0, self.weights, 0.0)
+        total = _sums(weights)
+        densities = weights / np.where(total > 1e-290, total, np.inf) / np.maximum(measures, 1)
+        return np.concatenate((densities, -densities), axis=1)
 
 
 def step_measure(grid, columns, lo, hi, beyond, is_open, is_released, guesses=None):
-    """Return the base measure of nodes that reach from the cell `lo` to the cell `hi`.
+    """Return the `StepMeasure` of nodes that reach from the cell `lo` to the cell `hi`.
 
-    `beyond` is a released cell beyond the closed end of a node with one open end, or that end
-    itself if there is none. `is_open` and `is_released` (2, n_nodes) tell of the lower and of the
-    upper ends whether they are the end of the scale, or released. An end that is neither is a
-    bound. `guesses` are what priors say about the nodes.
+    `beyond` is a released cell beyond the closed end of a node with one open end, or that end if
+    there is no such cell. `is_open` and `is_released` are (2, n_nodes), with a row for the lower
+    ends and a row for the upper ends: an open end is the end of the number line, and an end that is
+    neither open nor released is a bound. `guesses` are the `Guesses` of priors.
 
-    What none of the nodes has is left out: so nodes that are alike have few segments. Whatever
-    nodes stand beside it, the densities of a node are the same but for their last bits. The
-    accounts ask for that: no column may look at another.
+    Components that no node has are left out, so similar nodes have few pieces. The densities of a
+    node do not depend on the nodes beside it, except for their last bits. The composition theorems
+    require this: the draws of a column must not depend on another column.
     """
-    ends = _ends(grid, columns, np.array((lo, hi, beyond)), is_open, is_released)
-    scales = _scales(ends)
-    landmarks = _landmark_cells(grid)[columns]
-    lo, hi = lo[:, None], hi[:, None]
-    if not _has_landmark(landmarks, lo, hi).any():
-        landmarks = landmarks[:, :0]
-
-    # Cells of all values are looked up at once, and so are the measures before all cuts.
-    n_nodes = columns.size
-    widths = [scale.values.shape[-1] for scale in scales]
-    values = [np.broadcast_to(scale.values, (n_nodes, scale.values.shape[-1])) for scale in scales]
-    values = np.concatenate(values, axis=1)
-    # The last segment has the last cell, too.
-    is_last = (values >= ends.high[:, None]) & ~is_open[1][:, None]
-    points = np.concatenate((landmarks, lo, hi), axis=1)
-    cuts = [np.where(is_last, hi + 1, grid.cells_of(values, columns[:, None])), points, points + 1]
-    widths += [points.shape[1], points.shape[1]]
+    ends = _ends(grid, columns, lo, hi, beyond, is_open, is_released)
+    points = _points(grid, ends)
+    rest = 1 - _sums(points.shares)[:, 0]
+    components = [*_adjacent_components(grid, ends, _scales(ends), rest), points]
     if guesses is not None:
-        ring_cells = grid.cells_of(guesses.values, columns[:, None])
-        cuts += [ring_cells[:, :-1], ring_cells[:, 1:] + 1]
-    cuts = np.maximum(np.minimum(np.concatenate(cuts, axis=1), hi + 1), lo)
+        components.append(_prior_rings(grid, columns, guesses))
+
+    # The grid measures before the cuts of all components are looked up at once.
+    cuts = np.concatenate([component.cuts for component in components], axis=1)
+    cuts = np.maximum(np.minimum(cuts, hi[:, None] + 1), lo[:, None])
     before = grid.measure_before(cuts, columns[:, None])
-    *before_scales, before_points, behind_points = _side_by_side(before, widths)
+    before_components = _split_columns(before, [component.cuts for component in components])
 
-    # Each part of the mixture is kept as the rises of its density at its cuts.
-    point_shares = _point_shares(ends, landmarks.shape[1])
-    point_shares[(points < lo) | (points > hi)] = 0.0
-    of_points = point_shares / np.maximum(behind_points - before_points, 1)
-    rest = 1 - _sums(point_shares)[:, 0]
     rises = [
-        _rises(before_scale, scale.weights, rest * scale.share)
-        for before_scale, scale in zip(before_scales, scales, strict=True)
+        component.rises(before_component)
+        for component, before_component in zip(components, before_components, strict=True)
     ]
-    rises = np.concatenate((*rises, of_points, -of_points), axis=1)
     if guesses is not None:
-        of_rings = _ring_densities(before[:, rises.shape[1] :], guesses.weights)
-        share = np.where(of_rings.any(axis=1), _PRIOR_SHARE, 0.0)[:, None]
-        rises = np.concatenate(((1 - share) * rises, share * of_rings, -share * of_rings), axis=1)
+        rises = _mixed_with_prior(*rises)
 
-    plain_share = np.where(ends.is_scale_known, LEAST_PLAIN_SHARE, PLAIN_SHARES[ends.kinds])
-    return _mixture(cuts, before, rises, plain_share[:, None])
+    plain_shares = np.where(ends.is_scale_known, LEAST_PLAIN_SHARE, PLAIN_SHARES[ends.n_closed])
+    return _mixture(cuts, before, np.concatenate(rises, axis=1), plain_shares[:, None])
 
 
 def ring_measure(measure, grid, columns, lo, hi, beyond, is_open, is_released, guesses=None):
-    """Return a base measure that also tells how far from its released end a place is.
+    """Return a `RingMeasure` for nodes of pairs, or `measure` itself if no node has rings.
 
-    It is for nodes of pairs; the arguments are those of `step_measure`, which made `measure`. The
-    places of a pair belong to rings around the released end of their node if its other end is
-    open or a bound and no scale is known: neither by a second released value nor by a prior.
+    `measure` is the result of `step_measure` for the other arguments. A node has rings around its
+    released end if its other end is open or a bound, and if neither a second released value nor a
+    prior tells a scale.
     """
-    ends = _ends(grid, columns, np.array((lo, hi, beyond)), is_open, is_released)
+    ends = _ends(grid, columns, lo, hi, beyond, is_open, is_released)
     has_rings = ends.is_one_sided & ~ends.is_scale_known
     if guesses is not None:
         has_rings &= ~guesses.weights.any(axis=1)
     if not has_rings.any():
         return measure
 
-    # Ring 0 is the cell of the released end itself. It tells no scale.
-    is_upwards = ends.is_released[0]
-    size = np.abs(ends.released)
-    size = np.where(is_upwards, 1.0, -1.0) * np.where(size > 0, size, 1.0)
-    values = ends.released[:, None] + size[:, None] * _PAIR_RING_ENDS
-    begins = np.maximum(grid.cells_of(values, columns[:, None]), (lo + 1)[:, None])
-    begins = np.where(is_upwards[:, None], begins, np.minimum(begins, hi[:, None]))
-    first = np.where(is_upwards, lo + 1, hi)
-    begins = np.concatenate((first[:, None], begins), axis=1)
-    begins = np.where(has_rings[:, None], np.minimum(begins, hi[:, None] + 1), lo[:, None])
-
+    begins = np.where(has_rings[:, None], _cuts_of_pair_rings(grid, ends), lo[:, None])
     cuts = np.concatenate((measure.cuts, begins), axis=1)
     before = grid.measure_before(begins, columns[:, None])
     before = np.concatenate((measure.before, before), axis=1)
     order = cuts.argsort(axis=1, kind="stable")
 
     n_begins = (order >= measure.cuts.shape[1]).cumsum(axis=1)[:, :-1]
-    segment = np.arange(order.shape[1] - 1) - n_begins
-    segment = np.minimum(segment, measure.densities.shape[1] - 1)
-    rings = np.where(is_upwards[:, None], n_begins, begins.shape[1] - n_begins)
+    piece = np.arange(order.shape[1] - 1) - n_begins
+    piece = np.minimum(piece, measure.densities.shape[1] - 1)
+    rings = np.where(ends.is_released[0][:, None], n_begins, begins.shape[1] - n_begins)
     return RingMeasure(
         cuts=taken_by_node(cuts, order),
         before=taken_by_node(before, order),
-        densities=taken_by_node(measure.densities, segment),
+        densities=taken_by_node(measure.densities, piece),
         rings=np.where(has_rings[:, None], rings, 0),
     )
 
 
-def _mixture(cuts, before, rises, plain_share):
-    """Return the measure whose density rises so at these cuts, in any order, with a plain share."""
-    order = cuts.argsort(axis=1, kind="stable")
-    cuts = taken_by_node(cuts, order)
-    before = taken_by_node(before, order)
-    densities = np.maximum(taken_by_node(rises, order).cumsum(axis=1)[:, :-1], 0.0)
-
-    densities *= 1 - plain_share
-    densities += plain_share / (before[:, -1:] - before[:, :1])
-    densities /= _sums(densities * (before[:, 1:] - before[:, :-1]))
-    return StepMeasure(cuts=cuts, before=before, densities=densities)
-
-
-def _sums(array):
-    """Return the sum of each row, in a column; zeros in it, however many, change no bit of it."""
-    return array.cumsum(axis=1)[:, -1:]
-
-
-def _side_by_side(array, widths):
-    """Return parts of an array, which have so many columns."""
-    ends = np.cumsum(widths).tolist()
-    return [array[:, start:end] for start, end in pairwise([0, *ends])]
-
-
-def have_few_segments(grid, columns, lo, hi, is_released):
-    """Return which nodes have nothing but parts of equal width, and points at both ends."""
+def have_few_pieces(grid, columns, lo, hi, is_released):
+    """Return for each node whether it consists of slices and of the points at its two ends."""
     (low, high), _ = _values(grid, np.array((lo, hi)), columns)
-    is_cut = _is_near_zero(low, high, _next_decade(_width_of_parts(low, high)))
+    is_cut = _is_near_zero(low, high, _next_decade(_width_of_slices(low, high)))
     is_cut &= ~grid.is_lattice[columns]
     has_landmark = _has_landmark(_landmark_cells(grid)[columns], lo[:, None], hi[:, None])
     return is_released.all(axis=0) & ~is_cut & ~has_landmark
 
 
-@lru_cache(maxsize=32)
-def _landmark_cells(grid):
-    """Return the cells of 0, 1, 2 and 3 in each column, (n_columns, n_landmarks)."""
-    columns = np.arange(grid.low.size)[:, None]
-    return grid.cells_of(_LANDMARKS + np.zeros_like(columns), columns)
-
-
-def _has_landmark(landmarks, lo, hi):
-    """Return whether one of its landmarks is in each node; cells with a row for each node."""
-    return ((landmarks >= lo) & (landmarks <= hi)).any(axis=1)
-
-
-def _scales(ends):
-    """Return the parts of the mixture that are adjacent segments."""
-    of_octaves = _octave_shares(ends)
-    scales = [_rings_or_parts(ends, ends.kinds, ends.is_open[0], 1 - of_octaves)]
-
-    has_rings_too = ends.is_one_sided & ends.is_bound.any(axis=0)
-    if has_rings_too.any():
-        without_scale = _SHARE_WITHOUT_BOUNDS * (1 - _OCTAVE_SHARES[1])
-        of_rings = np.where(ends.is_scale_known, 1 - _PART_SHARE_BEYOND, without_scale)
-        of_rings = np.where(has_rings_too, of_rings, 0.0)
-        as_if_open = np.where(has_rings_too, 1, ends.kinds)
-        scales[0] = scales[0]._replace(share=scales[0].share - of_rings)
-        scales.append(_rings_or_parts(ends, as_if_open, ends.is_bound[0], of_rings))
-
-    if of_octaves.any():
-        scales.append(_octaves_of_nodes(ends.is_lattice, of_octaves))
-    return scales
-
-
-def _ring_densities(before, weights):
-    """Return the densities of the rings of a prior in each node, whose measures sum to 1, or 0.
-
-    `before` has the grid measure before the begin of each ring, then before the end of each. Rings
-    may overlap by a cell, and those outside of the node have no cells.
-    """
-    begins, ends = np.split(before, 2, axis=1)
-    measures = ends - begins
-    weights = np.where(measures > 0, weights, 0.0)
-    total = _sums(weights)
-    return weights / np.where(total > 1e-290, total, np.inf) / np.maximum(measures, 1)
-
-
-def _octave_shares(ends):
-    """Return the share of octaves in each node: at bounds, a part of what it is without them."""
-    kinds = ends.kinds
-    as_if_open = kinds - ends.is_bound.sum(axis=0)
-    without_bounds = _SHARE_WITHOUT_BOUNDS * _OCTAVE_SHARES[np.maximum(as_if_open, 0)]
-    shares = np.where(kinds == _BOTH_CLOSED, without_bounds, _OCTAVE_SHARES[kinds])
-    return np.where(ends.is_scale_known, 0.0, shares)
-
-
-def _octaves_of_nodes(is_lattice, share):
-    """Return the octaves of all nodes, for each of them by itself: fine ones on lattices."""
-    if not is_lattice.any():
-        return _Scale(_OCTAVE_ENDS, _OCTAVE_WEIGHTS, share)
-    values = np.where(is_lattice[:, None], _LATTICE_OCTAVE_ENDS, _PADDED_OCTAVE_ENDS)
-    weights = np.where(is_lattice[:, None], _LATTICE_OCTAVE_WEIGHTS, _PADDED_OCTAVE_WEIGHTS)
-    return _Scale(values, weights, share)
-
-
-def _ends(grid, columns, cells, is_open, is_released):
-    """Return what is known about the ends of nodes; `cells` are (lo, hi, beyond)."""
-    values, is_integer = _values(grid, cells, columns)
+def _ends(grid, columns, lo, hi, beyond, is_open, is_released):
+    """Return the `_Ends` of nodes; the arguments are those of `step_measure`."""
+    (low, high, known), is_integer = _values(grid, np.array((lo, hi, beyond)), columns)
     is_one_sided = is_released[0] != is_released[1]
-    released = np.where(is_released[0], values[0], values[1])
+    released = np.where(is_released[0], low, high)
     return _Ends(
-        kinds=_BOTH_CLOSED - is_open.sum(axis=0),
+        columns=columns,
+        lo=lo,
+        hi=hi,
+        n_closed=_BOTH_CLOSED - is_open.sum(axis=0),
         is_open=is_open,
         is_released=is_released,
         is_bound=~(is_open | is_released),
-        is_lattice=grid.is_lattice[columns],
         is_integer=is_integer[:2],
-        low=values[0],
-        high=values[1],
-        known=values[2],
+        is_lattice=grid.is_lattice[columns],
+        low=low,
+        high=high,
+        known=known,
         released=released,
         is_one_sided=is_one_sided,
-        # Many records may be at zero: the next value says little about the scale of the others.
-        is_scale_known=is_one_sided & (released != values[2]) & (values[2] != 0),
+        # Many records may be zero, so zero says little about the scale of the others.
+        is_scale_known=is_one_sided & (released != known) & (known != 0),
     )
 
 
 def _values(grid, cells, columns):
-    """Return the integer in each cell, else its lower end, and whether it is an integer.
+    """Return the integer in each cell, or its lower end, and whether the value is an integer.
 
-    Every point of a lattice counts as one.
+    Every point of a lattice counts as an integer.
     """
     begin, end = grid.lower_edges(np.array((cells, cells + 1)), columns)
     integers = np.ceil(begin)
@@ -387,99 +341,279 @@ def _values(grid, cells, columns):
     return np.where(is_integer, integers, edges), is_integer | is_lattice
 
 
-def _width_of_parts(low, high):
-    """Return the width of parts between two values, or 1 where they are one value."""
-    width = (high - low) / _N_PARTS
-    return np.where(width > 0, width, 1.0)
+# Components.
 
 
-def _next_decade(scale):
-    """Return the power of ten next to twice the scale, or above it."""
-    twice = np.maximum(np.minimum(2 * scale, 1e300), 1e-300)
-    return 10.0 ** np.ceil(np.log10(twice))
+def _points(grid, ends):
+    """Return the points of each node: 0, 1, 2, 3, if a node has one of them, and the two ends."""
+    lo = ends.lo[:, None]
+    hi = ends.hi[:, None]
+    landmarks = _landmark_cells(grid)[ends.columns]
+    if not _has_landmark(landmarks, lo, hi).any():
+        landmarks = landmarks[:, :0]
+
+    cells = np.concatenate((landmarks, lo, hi), axis=1)
+    shares = _point_shares(ends, landmarks.shape[1])
+    shares[(cells < lo) | (cells > hi)] = 0.0
+    return _Points(np.concatenate((cells, cells + 1), axis=1), shares)
 
 
-def _is_near_zero(low, high, next_decade):
-    """Return which nodes have some of what cuts towards zero cut."""
-    reach = _TOWARDS_ZERO[-1] * next_decade
-    return (low < reach) & (high > -reach)
+@lru_cache(maxsize=32)
+def _landmark_cells(grid):
+    """Return the cells of 0, 1, 2 and 3 in each column, (n_columns, n_landmarks)."""
+    columns = np.arange(grid.low.size)[:, None]
+    return grid.cells_of(_LANDMARKS + np.zeros_like(columns), columns)
 
 
-def _rings_or_parts(ends, kinds, is_open_lo, share):
-    """Return ascending values in each node, and the weights between them, even in the value."""
-    is_between = kinds == _BOTH_CLOSED
-    end = np.where(is_open_lo, ends.high, ends.low)
-    direction = np.where(is_open_lo, -1.0, 1.0)
-    size = np.abs(end)
-    distance = np.abs(end - ends.known)
-    shapes = np.where(is_between, _BETWEEN, np.where(distance > 0, _BEYOND_TWO, _BEYOND_ONE))
-    scale = np.where(distance > 0, distance, size)
-    scale = np.where(scale > 0, scale, 1.0)
-    scale = np.where(is_between, _width_of_parts(ends.low, ends.high), scale)
-    next_decade = _next_decade(np.where(is_between, scale, np.maximum(scale, size)))
-
-    is_even = ends.is_lattice & is_between
-    shapes = np.where(is_even, _BETWEEN_ON_A_LATTICE, shapes)
-    values = end[:, None] + (scale * direction)[:, None] * _SHAPE_ENDS[shapes]
-    up_to = _SHAPE_WEIGHTS[shapes]
-
-    is_cut = _is_near_zero(ends.low, ends.high, next_decade) & ~is_even
-    if is_cut.any():
-        towards_zero = next_decade[:, None] * _TOWARDS_ZERO
-        towards_zero = np.where(is_cut[:, None], towards_zero, end[:, None])
-        outwards = (towards_zero - end[:, None]) / (scale * direction)[:, None]
-        up_to = np.concatenate((up_to, _weights_up_to(outwards, shapes)), axis=1)
-        values = np.concatenate((values, towards_zero), axis=1)
-
-    up_to *= direction[:, None]
-    values.sort(axis=1)
-    up_to.sort(axis=1)  # it ascends with the value
-    return _Scale(values, up_to[:, 1:] - up_to[:, :-1], share)
-
-
-def _weights_up_to(outwards, shapes):
-    """Return the weight of each node's shape up to some multiples of its scale, a row for each."""
-    up_to = np.empty_like(outwards)
-    for shape, ends_and_weights in enumerate(_SHAPES):
-        rows = shapes == shape
-        up_to[rows] = np.interp(outwards[rows], *ends_and_weights)
-    return up_to
+def _has_landmark(landmarks, lo, hi):
+    """Return for each node whether it holds a landmark; cells have a row for each node."""
+    return ((landmarks >= lo) & (landmarks <= hi)).any(axis=1)
 
 
 def _point_shares(ends, n_landmarks):
     """Return the shares of the landmarks and of the two ends of each node, (n_nodes, n_points)."""
-    kinds = ends.kinds
+    n_closed = ends.n_closed
     times = np.where(ends.is_lattice, _TIMES_ON_A_LATTICE, 1.0)
-    without_bounds = times * _LANDMARK_SHARES[kinds]
-    at_bound = ends.is_bound.any(axis=0)
-    of_landmarks = np.where(at_bound, _LANDMARK_SHARE_AT_BOUNDS, without_bounds)
-
-    of_released = np.where(ends.is_integer, _INTEGER_END_SHARES[kinds], _END_SHARES[kinds])
-    of_ends = np.where(ends.is_bound, _BOUND_SHARE, of_released * ends.is_released)
-    shares = np.concatenate(
-        (of_landmarks[:, None] / (1 + _LANDMARKS[:n_landmarks]), of_ends.T), axis=1
+    has_bound = ends.is_bound.any(axis=0)
+    landmark_shares = np.where(
+        has_bound, _LANDMARK_SHARE_AT_BOUNDS, times * _LANDMARK_SHARES[n_closed]
     )
 
-    points = np.broadcast_to(_LANDMARKS[:n_landmarks], (kinds.size, n_landmarks))
-    points = np.concatenate((points, ends.low[:, None], ends.high[:, None]), axis=1)
-    distances = np.abs(points - ends.released[:, None])
+    released_shares = np.where(
+        ends.is_integer, _INTEGER_END_SHARES[n_closed], _END_SHARES[n_closed]
+    )
+    end_shares = np.where(ends.is_bound, _BOUND_SHARE, released_shares * ends.is_released)
+    shares = np.concatenate(
+        (landmark_shares[:, None] / (1 + _LANDMARKS[:n_landmarks]), end_shares.T), axis=1
+    )
+
+    values = np.broadcast_to(_LANDMARKS[:n_landmarks], (n_closed.size, n_landmarks))
+    values = np.concatenate((values, ends.low[:, None], ends.high[:, None]), axis=1)
+    distances = np.abs(values - ends.released[:, None])
     reach = _NEAR * np.abs(ends.released - ends.known)
     is_far = ends.is_scale_known[:, None] & (distances > reach[:, None])
     return np.where(is_far, _SHARE_IF_FAR * shares, shares)
 
 
-def _rises(before, weights, share):
-    """Return by how much the density rises at each end of adjacent segments.
+def _prior_rings(grid, columns, guesses):
+    """Return the component of the rings of priors."""
+    cells = grid.cells_of(guesses.values, columns[:, None])
+    cuts = np.concatenate((cells[:, :-1], cells[:, 1:] + 1), axis=1)
+    return _PriorRings(cuts, guesses.weights)
 
-    The segments that have cells have `share` together, in proportion to their `weights`.
+
+class _Scale(NamedTuple):
+    """Adjacent pieces between ascending values, before the cells of the values are looked up."""
+
+    values: np.ndarray  # (n_nodes, n_pieces + 1)
+    weights: np.ndarray  # (n_nodes, n_pieces) or (n_pieces,)
+    share: np.ndarray  # (n_nodes,), of the measure that points leave
+
+
+def _adjacent_components(grid, ends, scales, rest):
+    """Return an `_Adjacent` component for each scale; the cells are looked up at once."""
+    values = np.concatenate([scale.values for scale in scales], axis=1)
+    cells = grid.cells_of(values, ends.columns[:, None])
+
+    # The last piece includes the last cell.
+    is_last = (values >= ends.high[:, None]) & ~ends.is_open[1][:, None]
+    cells = np.where(is_last, ends.hi[:, None] + 1, cells)
+    cuts_of_scales = _split_columns(cells, [scale.values for scale in scales])
+    return [
+        _Adjacent(cuts, scale.weights, rest * scale.share)
+        for cuts, scale in zip(cuts_of_scales, scales, strict=True)
+    ]
+
+
+def _scales(ends):
+    """Return the scales of the mixture: rings or slices, rings up to bounds, and octaves."""
+    octave_shares = _octave_shares(ends)
+    ring_shares = _shares_of_rings_to_bounds(ends)
+    is_between = ends.n_closed == _BOTH_CLOSED
+
+    main_shares = 1 - octave_shares - ring_shares
+    scales = [_rings_or_slices(ends, main_shares, is_between, is_downwards=ends.is_open[0])]
+    if ring_shares.any():
+        is_between = is_between & (ring_shares == 0)
+        scales.append(_rings_or_slices(ends, ring_shares, is_between, ends.is_bound[0]))
+    if octave_shares.any():
+        scales.append(_octaves_of_nodes(ends.is_lattice, octave_shares))
+    return scales
+
+
+def _octave_shares(ends):
+    """Return the share of octaves in each node."""
+    shares = _OCTAVE_SHARES[ends.n_closed]
+    n_released = ends.is_released.sum(axis=0)
+    without_bounds = _SHARE_WITHOUT_BOUNDS * _OCTAVE_SHARES[n_released]
+    shares = np.where(ends.n_closed == _BOTH_CLOSED, without_bounds, shares)
+    return np.where(ends.is_scale_known, 0.0, shares)
+
+
+def _shares_of_rings_to_bounds(ends):
+    """Return the share of the rings between a released end and a bound, 0 in other nodes."""
+    shares = np.where(ends.is_scale_known, 1 - _SLICE_SHARE_BEYOND, _RING_SHARE_TO_BOUNDS)
+    return shares * (ends.is_one_sided & ends.is_bound.any(axis=0))
+
+
+def _octaves_of_nodes(is_lattice, share):
+    """Return the scale of octaves: each node has those of its kind of column."""
+    if not is_lattice.any():
+        values = np.broadcast_to(_OCTAVE_ENDS, (share.size, _OCTAVE_ENDS.size))
+        return _Scale(values, _OCTAVE_WEIGHTS, share)
+    values = np.where(is_lattice[:, None], _LATTICE_OCTAVE_ENDS, _PADDED_OCTAVE_ENDS)
+    weights = np.where(is_lattice[:, None], _LATTICE_OCTAVE_WEIGHTS, _PADDED_OCTAVE_WEIGHTS)
+    return _Scale(values, weights, share)
+
+
+class _Layout(NamedTuple):
+    """How rings or slices lie in each node; arrays (n_nodes,)."""
+
+    shape: np.ndarray  # an index of `_SHAPES`
+    scale: np.ndarray  # the value of one unit of the shape
+    extent: np.ndarray  # the cuts towards zero are at decades next to this size
+
+
+def _slices(ends):
+    """Return the layout of slices of equal width between the two ends."""
+    shape = np.where(ends.is_lattice, _BETWEEN_ON_A_LATTICE, _BETWEEN)
+    width = _width_of_slices(ends.low, ends.high)
+    return _Layout(shape, width, extent=width)
+
+
+def _rings(ends, origin):
+    """Return the layout of rings that begin at `origin`, one of the ends."""
+    size = np.abs(origin)
+    distance = np.abs(origin - ends.known)
+    is_second_known = distance > 0
+    shape = np.where(is_second_known, _BEYOND_TWO, _BEYOND_ONE)
+
+    scale = np.where(is_second_known, distance, size)
+    scale = np.where(scale > 0, scale, 1.0)
+    return _Layout(shape, scale, extent=np.maximum(scale, size))
+
+
+def _rings_or_slices(ends, share, is_between, is_downwards):
+    """Return the scale of slices in the nodes that are `is_between`, and of rings in others.
+
+    Pieces near zero are cut once more, so that their measure stays even in the value.
     """
-    measures = before[:, 1:] - before[:, :-1]
-    weights = np.where(measures > 0, weights, 0.0)
-    total = _sums(weights)
-    total = np.where(total > 1e-290, total, 1.0)  # the quotient must not overflow
-    shares = weights * (share[:, None] / total)
-    densities = shares / np.maximum(measures, 1)
-    rises = np.zeros(before.shape)
-    rises[:, :-1] = densities
-    rises[:, 1:] -= densities
-    return rises
+    origin = np.where(is_downwards, ends.high, ends.low)
+    layouts = zip(_slices(ends), _rings(ends, origin), strict=True)
+    shape, scale, extent = (np.where(is_between, *fields) for fields in layouts)
+
+    origin = origin[:, None]
+    direction = np.where(is_downwards, -1.0, 1.0)[:, None]
+    unit = scale[:, None] * direction
+    values = origin + unit * _SHAPE_ENDS[shape]
+    weights_up_to = _SHAPE_WEIGHTS[shape]
+
+    next_decade = _next_decade(extent)
+    is_cut = _is_near_zero(ends.low, ends.high, next_decade) & (shape != _BETWEEN_ON_A_LATTICE)
+    if is_cut.any():
+        towards_zero = next_decade[:, None] * _TOWARDS_ZERO
+        towards_zero = np.where(is_cut[:, None], towards_zero, origin)
+        added = _weights_up_to((towards_zero - origin) / unit, shape)
+        values = np.concatenate((values, towards_zero), axis=1)
+        weights_up_to = np.concatenate((weights_up_to, added), axis=1)
+
+    # Downwards, the negative weights ascend with the values.
+    weights_up_to *= direction
+    values.sort(axis=1)
+    weights_up_to.sort(axis=1)
+    return _Scale(values, weights_up_to[:, 1:] - weights_up_to[:, :-1], share)
+
+
+def _width_of_slices(low, high):
+    """Return the width of slices between two values, or 1 if the values are equal."""
+    width = (high - low) / _N_SLICES
+    return np.where(width > 0, width, 1.0)
+
+
+def _next_decade(extent):
+    """Return the least power of ten that is at least twice the extent."""
+    twice = np.maximum(np.minimum(2 * extent, 1e300), 1e-300)
+    return 10.0 ** np.ceil(np.log10(twice))
+
+
+def _is_near_zero(low, high, next_decade):
+    """Return for each node whether it overlaps the range of the cuts towards zero."""
+    reach = _TOWARDS_ZERO[-1] * next_decade
+    return (low < reach) & (high > -reach)
+
+
+def _weights_up_to(multiples, shapes):
+    """Return the weight of each node's shape up to these multiples of its unit.
+
+    `multiples` is (n_nodes, n), and so is the result.
+    """
+    weights = np.empty_like(multiples)
+    for shape, ends_and_weights in enumerate(_SHAPES):
+        rows = shapes == shape
+        weights[rows] = np.interp(multiples[rows], *ends_and_weights)
+    return weights
+
+
+def _cuts_of_pair_rings(grid, ends):
+    """Return ascending or descending cells where the rings of pairs begin, (n_nodes, n_rings + 1).
+
+    Ring 0 is the cell of the released end. It tells no scale.
+    """
+    lo = ends.lo[:, None]
+    hi = ends.hi[:, None]
+    is_upwards = ends.is_released[0][:, None]
+
+    size = np.abs(ends.released)[:, None]
+    unit = np.where(is_upwards, 1.0, -1.0) * np.where(size > 0, size, 1.0)
+    values = ends.released[:, None] + unit * _PAIR_RING_ENDS
+
+    cells = np.maximum(grid.cells_of(values, ends.columns[:, None]), lo + 1)
+    cells = np.where(is_upwards, cells, np.minimum(cells, hi))
+    first = np.where(is_upwards, lo + 1, hi)
+    return np.minimum(np.concatenate((first, cells), axis=1), hi + 1)
+
+
+# The mixture.
+
+
+def _mixed_with_prior(*rises):
+    """Return the rises of the density if the last component, that of a prior, gets its share.
+
+    A node without rings of a prior keeps its density.
+    """
+    *others, prior = rises
+    share = np.where(prior.any(axis=1), _PRIOR_SHARE, 0.0)[:, None]
+    return [*((1 - share) * other for other in others), share * prior]
+
+
+def _mixture(cuts, before, rises, plain_shares):
+    """Return the measure with a density that rises at these cuts, and the plain grid measure.
+
+    Cuts may be in any order. `plain_shares` is (n_nodes, 1).
+    """
+    order = cuts.argsort(axis=1, kind="stable")
+    cuts = taken_by_node(cuts, order)
+    before = taken_by_node(before, order)
+    densities = np.maximum(taken_by_node(rises, order).cumsum(axis=1)[:, :-1], 0.0)
+
+    densities *= 1 - plain_shares
+    densities += plain_shares / (before[:, -1:] - before[:, :1])
+    densities /= _sums(densities * (before[:, 1:] - before[:, :-1]))
+    return StepMeasure(cuts=cuts, before=before, densities=densities)
+
+
+def _sums(array):
+    """Return the sum of each row as (n_nodes, 1). Zeros in a row do not change the last bit."""
+    return array.cumsum(axis=1)[:, -1:]
+
+
+def _halves(array):
+    """Return the first and the second half of the columns of an array."""
+    middle = array.shape[1] // 2
+    return array[:, :middle], array[:, middle:]
+
+
+def _split_columns(array, like):
+    """Return blocks of columns of an array, as wide as the arrays `like`."""
+    ends = np.cumsum([other.shape[1] for other in like]).tolist()
+    return [array[:, start:end] for start, end in pairwise([0, *ends])]
