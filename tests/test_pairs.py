@@ -249,17 +249,19 @@ def test_runs_give_the_weight_of_every_pair(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_leaf", [False, True], ids=["position", "cell"])
-@pytest.mark.parametrize("rounds_apart", [0, 1, 10_000], ids=["together", "both", "apart"])
+@pytest.mark.parametrize(
+    "independent_rounds", [0, 1, 10_000], ids=["dependent", "both", "independent"]
+)
 @pytest.mark.parametrize("look_ups", LOOK_UPS)
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("q", [(1 / 3, 2 / 3), (0.2, 0.9), (0.6, 0.7)], ids=str)
 def test_draw_has_the_distribution_of_the_weights_whatever_is_looked_up(
-    q, grid, look_ups, rounds_apart, is_leaf, monkeypatch
+    q, grid, look_ups, independent_rounds, is_leaf, monkeypatch
 ):
     """Whichever way runs are chosen, too."""
     monkeypatch.setattr(pairs_module, "_LOOK_UPS", LOOK_UPS[look_ups])
     monkeypatch.setattr(pairs_module, "_DENSE_LOOK_UPS", LOOK_UPS[look_ups])
-    monkeypatch.setattr(pairs_module, "_ROUNDS_APART", rounds_apart)
+    monkeypatch.setattr(pairs_module, "_INDEPENDENT_ROUNDS", independent_rounds)
     counts, grid = [3, 0, 4, 0, 1], GRIDS[grid]
     ranks = column_of(counts, grid)
     measures = [
