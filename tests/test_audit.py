@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from dpq_sklearn.engine.exponential import Scores
+from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.mechanisms.counted_selection import CountedSelection
 from dpq_sklearn.mechanisms.noise import CountNoise
+from dpq_sklearn.mechanisms.partition_selection import PartitionSelection
+from dpq_sklearn.reading import segments
 
 PATH = Path(__file__).parents[1] / "examples" / "benchmarks" / "audit.py"
 if not PATH.exists():  # an installed package has no examples
@@ -60,6 +64,44 @@ def test_counts_with_too_little_noise_are_noticed(name, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "mechanism"),
+    [
+        ("DPOneHotEncoder", PartitionSelection),
+        ("DPOrdinalEncoder, people", PartitionSelection),
+        ("dp_value_counts", CountedSelection),
+        ("dp_value_counts, people", CountedSelection),
+    ],
+)
+def test_categories_that_are_found_too_easily_are_noticed(name, mechanism, monkeypatch, capsys):
+    audits = only(name, "eps")
+    monkeypatch.setattr(audit, "all_audits", lambda: audits)
+    assert audit.main(["--samples", "8000", "--seed", "0"]) == 0
+    honest = mechanism.__init__
+    monkeypatch.setattr(
+        mechanism, "__init__", lambda self, eps, delta: honest(self, 1.5 * eps, delta)
+    )
+    assert audit.main(["--samples", "8000", "--seed", "0"]) == 1
+    assert "EXCEEDED" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_person_who_weighs_a_record_in_each_segment_is_noticed(monkeypatch, capsys):
+    pytest.importorskip("pandas")
+    audits = only("segments, people", "rho")
+    monkeypatch.setattr(audit, "all_audits", lambda: audits)
+    assert audit.main(["--samples", "4000", "--seed", "0"]) == 0
+    honest = segments.weights_of_rows
+    monkeypatch.setattr(
+        segments,
+        "weights_of_rows",
+        lambda groups: (np.full(len(groups), RECORD_WEIGHT), honest(groups)[1]),
+    )
+    assert audit.main(["--samples", "4000", "--seed", "0"]) == 1
+    assert "EXCEEDED" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_no_claim_of_the_package_is_exceeded(capsys):
     assert audit.main(["--samples", "400", "--seed", "0"]) == 0
     printed = capsys.readouterr().out
@@ -72,9 +114,13 @@ def test_no_claim_of_the_package_is_exceeded(capsys):
         "dp_count",
         "dp_describe",
         "DPRobustScaler",
+        "segments",
+        "DPOneHotEncoder",
+        "DPOrdinalEncoder",
+        "dp_value_counts",
     }
     for name in names:
-        assert printed.count(f"\n{name}") >= 2  # for eps and for rho
+        assert printed.count(f"\n{name}") >= 2  # for eps and for rho, or for rows and for people
 
 
 @pytest.mark.parametrize("unit", ["eps", "rho"])
@@ -105,6 +151,8 @@ def test_losses_of_an_event_are_those_of_two_bernoulli_distributions():
     kl = 0.5 * math.log(5) + 0.5 * math.log(5 / 9)
     assert rho[0] == pytest.approx(kl, rel=0.05)
     assert rho[1] == rho[2] == 0
+    with_delta = audit.least_loss("eps", p, q, delta=0.05)
+    np.testing.assert_allclose(with_delta, [math.log(4.5), 0, 0])
 
 
 def test_bounds_of_chances_hold_as_often_as_they_should(rng):

@@ -6,9 +6,10 @@ Does any release reveal more than it claims? A lower bound of its eps, or rho, f
 Each audit releases two neighbouring datasets many times. On one half of the outcomes it looks for
 an event that is likely under one dataset and unlikely under the other; on the other half it counts
 how often that event occurs. Clopper-Pearson bounds of the two probabilities then give a lower
-bound of the privacy loss that holds whatever the event: log(p / q) for eps, and the largest
-D_a(p || q) / a over Renyi orders a for rho. If one of them exceeds its claim, the release is not
-private, or one run in a thousand was unlucky, and the exit code is 1.
+bound of the privacy loss that holds whatever the event: log(p / q) for eps, log((p - delta) / q)
+for eps with a delta, and the largest D_a(p || q) / a over Renyi orders a for rho. If one of them
+exceeds its claim, the release is not private, or one run in a thousand was unlucky, and the exit
+code is 1.
 """
 
 import argparse
@@ -23,14 +24,20 @@ from scipy.stats import beta
 
 from dpq_sklearn import (
     DPKBinsDiscretizer,
+    DPOneHotEncoder,
+    DPOrdinalEncoder,
     DPRobustScaler,
     PrivacyNoiseWarning,
     dp_count,
     dp_describe,
     dp_histogram,
+    dp_value_counts,
 )
 
 CLAIMS = {"eps": 2.0, "rho": 0.5}
+# Of private categories: so large that a category of two or three records can be found. The columns
+# of a wide table together have a delta below 1.
+DELTA_OF_COLUMN, DELTA_OF_COUNTS = 0.004, 0.02
 # A slow release is sampled so many times less often.
 SLOWNESS = {
     "dask": 64,
@@ -39,9 +46,11 @@ SLOWNESS = {
     "agg_tree": 128,
     "dp_count": 2,
     "dp_histogram": 2,
+    "dp_value_counts": 2,
 }
 # A wide table has many equal columns, each with its share of the budget: as many samples.
 MOST_COLUMNS = 240
+N_SEGMENTS = 3
 N_CELLS = 64  # into which outcomes are sorted
 FAILURE_CHANCE = 1e-3  # that any audit of a run is wrong
 ORDERS = np.array([1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0])
@@ -66,6 +75,7 @@ class Audit:
     draw: Callable
     number: float = NEAR
     n_rows_of_person: int = 1
+    delta: float = 0.0
 
     def size(self, n_samples):
         return max(n_samples // SLOWNESS.get(self.name.split(",")[0], 1), 20)
@@ -165,6 +175,82 @@ def wide_description(unit, n_features=1, with_groups=False):
     return draw
 
 
+def wide_segments(unit, with_groups=False):
+    """Return a function that draws the sum of the counts of segments, and their medians.
+
+    Two people have the first two values in each segment. The rows of one person more are in all
+    segments by turns. The medians are told by how many of them are larger than these values. Needs
+    pandas.
+    """
+
+    def draw(values, people, size, random_state):
+        import pandas as pd
+
+        n_columns = min(size, MOST_COLUMNS)
+        n_more = len(values) - 2
+        column = np.append(np.repeat(values[:2], N_SEGMENTS), values[2:])
+        table = pd.DataFrame(np.tile(column[:, None], n_columns)).add_prefix("x")
+        table["segment"] = np.arange(len(column)) % N_SEGMENTS
+        owners = [*range(2 * N_SEGMENTS), *[-1] * n_more]
+        arguments = {
+            **budget_of(unit, n_columns),
+            "by": "segment",
+            "keys": list(range(N_SEGMENTS)),
+            "groups": owners if with_groups else None,
+            "random_state": random_state,
+        }
+        outcomes = []
+        for _ in range(-(-size // n_columns)):
+            described = dp_describe(table, percentiles=0.5, **arguments).to_numpy()
+            counts, medians = described[:, ::2], described[:, 1::2]
+            is_large = medians > values[0]
+            outcomes.append(np.column_stack((is_large.sum(axis=0), counts.sum(axis=0))))
+        return np.concatenate(outcomes)[:size]
+
+    return draw
+
+
+def wide_categories(encoder, with_groups=False):
+    """Return a function that draws how many categories are found, in many columns at once.
+
+    All records have one category, so one record more makes it easier to find.
+    """
+
+    def draw(values, people, size, random_state):
+        n_columns = min(size, MOST_COLUMNS)
+        X = np.full((len(values), n_columns), "a", dtype=object)
+        fitted = encoder(
+            eps=CLAIMS["eps"] * n_columns,
+            delta=DELTA_OF_COLUMN * n_columns,
+            random_state=random_state,
+        )
+        outcomes = []
+        for _ in range(-(-size // n_columns)):
+            fitted.fit(X, groups=people if with_groups else None)
+            outcomes.append([categories.size for categories in fitted.categories_])
+        return np.concatenate(outcomes)[:size, None]
+
+    return draw
+
+
+def value_counts(keys=None, with_groups=False):
+    """Return a function that draws the count of a label that all records have, 0 if not found."""
+
+    def draw(values, people, size, random_state):
+        labels = np.full(len(values), "a")
+        arguments = {
+            "keys": keys,
+            "eps": CLAIMS["eps"],
+            "delta": DELTA_OF_COUNTS,
+            "groups": people if with_groups else None,
+            "random_state": random_state,
+        }
+        counts = [dp_value_counts(labels, **arguments) for _ in range(size)]
+        return np.array([[of_label.get("a", 0)] for of_label in counts])
+
+    return draw
+
+
 def one_by_one(function, unit):
     """Return a function that draws outcomes of a release of a few numbers."""
 
@@ -206,7 +292,33 @@ def all_audits():
             Audit("dp_describe, 2 columns", unit, wide_description(unit, 2)),
             Audit("dp_describe, people", unit, wide_description(unit, 1, True), NEAR, 3),
         ]
-    return audits
+        if find_spec("pandas") is not None:
+            of_people = wide_segments(unit, with_groups=True)
+            audits += [
+                Audit("segments", unit, wide_segments(unit)),
+                Audit("segments, people", unit, of_people, NEAR, N_SEGMENTS),
+            ]
+    return audits + audits_of_categories()
+
+
+def audits_of_categories():
+    """Return the audits of releases that have a delta, or count labels; they have no rho."""
+    audits = []
+    for encoder in (DPOneHotEncoder, DPOrdinalEncoder):
+        name = encoder.__name__
+        of_people = wide_categories(encoder, with_groups=True)
+        audits += [
+            Audit(name, "eps", wide_categories(encoder), delta=DELTA_OF_COLUMN),
+            Audit(f"{name}, people", "eps", of_people, NEAR, 3, DELTA_OF_COLUMN),
+        ]
+
+    of_people = value_counts(with_groups=True)
+    return [
+        *audits,
+        Audit("dp_value_counts", "eps", value_counts(), delta=DELTA_OF_COUNTS),
+        Audit("dp_value_counts, people", "eps", of_people, NEAR, 3, DELTA_OF_COUNTS),
+        Audit("dp_value_counts, keys", "eps", value_counts(keys=["a"])),
+    ]
 
 
 def outcomes_of_neighbours(audit, size, random_state):
@@ -237,8 +349,9 @@ def bounds_of_chances(n_hits, n_misses, n_trials, failure_chance):
     return np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=1.0)
 
 
-def least_loss(unit, p, q):
+def least_loss(unit, p, q, delta=0.0):
     """Return the least privacy loss with which an event can have the chances p > q; else 0."""
+    p, q = p - delta, np.asarray(q)
     p, q = np.minimum(np.maximum(p, q), 1 - 1e-12), np.minimum(q, 1 - 1e-12)
     log_ratio, log_rest = np.log(p / q), np.log((1 - p) / (1 - q))
     if unit == "eps":
@@ -252,7 +365,7 @@ def least_loss(unit, p, q):
     return np.max([d / order for d, order in zip(divergences, ORDERS, strict=True)], axis=0)
 
 
-def lower_bound(unit, one, other, failure_chance):
+def lower_bound(unit, one, other, failure_chance, delta=0.0):
     """Return a lower bound of the loss from outcomes under two datasets, in both directions."""
     half = len(one) // 2
     training = np.concatenate((one[:half], other[:half]))
@@ -264,10 +377,11 @@ def lower_bound(unit, one, other, failure_chance):
         order = np.argsort(-(chosen[first] + 0.5) / (chosen[second] + 0.5))
         hits, misses = (np.cumsum(chosen[index][order]) for index in (first, second))
         chances = bounds_of_chances(hits, misses, half, failure_chance)
-        n_cells = int(np.argmax(least_loss(unit, *chances))) + 1
+        n_cells = int(np.argmax(least_loss(unit, *chances, delta))) + 1
         event = order[:n_cells]
         hits, misses = (counted[index][event].sum() for index in (first, second))
-        bounds.append(least_loss(unit, *bounds_of_chances(hits, misses, half, failure_chance / 2)))
+        chances = bounds_of_chances(hits, misses, half, failure_chance / 2)
+        bounds.append(least_loss(unit, *chances, delta))
     return float(max(bounds))
 
 
@@ -279,7 +393,8 @@ def run(audits, n_samples, seed=None):
     for audit in audits:
         size, claim = audit.size(n_samples), CLAIMS[audit.unit]
         outcomes = outcomes_of_neighbours(audit, size, random_state)
-        bound = lower_bound(audit.unit, *outcomes, FAILURE_CHANCE / len(audits))
+        failure_chance = FAILURE_CHANCE / len(audits)
+        bound = lower_bound(audit.unit, *outcomes, failure_chance, audit.delta)
         verdict = "  EXCEEDED" if bound > claim else ""
         n_exceeded += bound > claim
         print(f"{audit.name:24} {audit.unit} {claim:4g} {bound:9.3f} {size:9}{verdict}", flush=True)

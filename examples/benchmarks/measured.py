@@ -65,6 +65,8 @@ SOURCES = {
     "remedies": Source("remedies", "measure", 40, 4),
     "advice": Source("advice", "measure", 20, 2),
     "auto_bins": Source("auto_bins", "measure", 5, 0),
+    "text_columns": Source("text_columns", "measure", 50, 0),
+    "segments": Source("segments", "measure", 20, 2),
     # Speed: turns instead of trials
     "speed_fits": Source("speed", "measure_fits", 3, 0),
     "speed_functions": Source("speed", "measure_functions", 5, 0),
