@@ -91,11 +91,11 @@ def test_a_person_who_weighs_a_record_in_each_segment_is_noticed(monkeypatch, ca
     audits = only("segments, people", "rho")
     monkeypatch.setattr(audit, "all_audits", lambda: audits)
     assert audit.main(["--samples", "4000", "--seed", "0"]) == 0
-    honest = segments.weights_of_rows
+    honest = segments.weights_and_number
     monkeypatch.setattr(
         segments,
-        "weights_of_rows",
-        lambda groups: (np.full(len(groups), RECORD_WEIGHT), honest(groups)[1]),
+        "weights_and_number",
+        lambda n_rows, groups: (np.full(n_rows, RECORD_WEIGHT), honest(n_rows, groups)[1]),
     )
     assert audit.main(["--samples", "4000", "--seed", "0"]) == 1
     assert "EXCEEDED" in capsys.readouterr().out

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import pickle
+import tracemalloc
 import warnings
 from fractions import Fraction
 
@@ -267,6 +268,28 @@ def test_batches_give_the_release_of_the_whole_table(encoder, table):
     batches = [table[600:], table[:7], table[:0], table[7:600]]
     in_parts = clone(encoder).fit_batches(iter(batches))
     assert_same_categories(whole.categories_, in_parts.categories_)
+
+
+def batches_of_towns(n_batches, n_rows=2_000, n_towns=20):
+    rng = np.random.default_rng(0)
+    for _ in range(n_batches):
+        labels = [f"town {number}" for number in rng.integers(n_towns, size=n_rows)]
+        yield pd.DataFrame({"town": labels})
+
+
+@pytest.mark.parametrize("with_groups", [False, True])
+def test_memory_of_batches_is_bounded_by_the_number_of_categories(with_groups):
+    peaks = []
+    for n_batches in (3, 3, 30):  # the first fit fills caches
+        options = {}
+        if with_groups:
+            people = (np.arange(2_000) + 2_000 * number for number in range(n_batches))
+            options = {"groups": people, "groups_are_whole": True}
+        tracemalloc.start()
+        DPOneHotEncoder(random_state=0).fit_batches(batches_of_towns(n_batches), **options)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.3 * peaks[1]
 
 
 @both

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from dpq_sklearn import PrivacyLedger, PrivacyNoiseWarning, dp_describe, dp_quantiles
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
+from dpq_sklearn.reading import summaries
 from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.groups import weights_of_rows
 from dpq_sklearn.reading.segments import (
@@ -293,6 +295,20 @@ def test_polars_and_batches_release_the_same_numbers(survey):
     assert in_polars.columns == ["region", "statistic", "sex", "age", "income"]
     south = in_polars.filter(pl.col("region") == "south")
     assert south["income"].to_list() == in_pandas["income"].loc["south"].tolist()
+
+
+def test_memory_of_batches_is_bounded_by_keys_times_resolution(survey, monkeypatch):
+    """More batches with the same values take no more memory, and no more for keys without rows."""
+    monkeypatch.setattr(summaries, "_LEAST_PENDING", 256)  # else few batches are not merged
+    survey = survey[:500].assign(income=survey["income"].round(-4))
+    options = {"by": "region", "keys": ["south", "north", *range(20)], "random_state": 0}
+    peaks = []
+    for n_batches in (5, 5, 30):  # the first release fills caches
+        tracemalloc.start()
+        dp_describe((survey.copy() for _ in range(n_batches)), **options)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.3 * peaks[1]
 
 
 @pytest.mark.parametrize("by", ["region", ["region", "sex"]])

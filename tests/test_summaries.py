@@ -226,6 +226,15 @@ def test_builder_does_not_change_or_keep_what_it_is_given(rng):
     assert_same(builder.summary(), *reference(before, grid, 0))
 
 
+def test_builder_keeps_few_parts_of_small_batches():
+    """Small segments of many batches, also those without rows, do not fill the memory."""
+    builder = SummaryBuilder(make_grid([(-INF, INF)]), 0)
+    for number in range(5_000):
+        builder.add(np.ones(number % 2))
+    assert len(builder._parts) <= 2**11 + 1
+    assert builder.summary().weights.tolist() == [2_500 * RECORD_WEIGHT]
+
+
 def test_builder_of_nothing():
     assert_same(SummaryBuilder(make_grid([(-INF, INF)]), 0).summary(), [], [])
 

@@ -24,6 +24,8 @@ _TABLE_PER_ENTRY = 16
 _OCCUPIED_SHARE_OF_TABLE = 32
 _LARGEST_TABLE = 2**26
 _LEAST_PENDING = 2**16
+# A part with few cells, such as a small segment of a batch, takes as much memory as this many.
+_LEAST_CELLS_OF_PART = 32
 _VALUES_AT_ONCE = 2**15
 _WEIGHT_BITS = RECORD_WEIGHT.bit_length()
 _NO_CELLS = np.empty(0, dtype=np.int64)
@@ -148,7 +150,7 @@ class SummaryBuilder:
             return
 
         self._parts.append(summarize(values, self._grid, self._column, weights))
-        self._capacity -= self._parts[-1].cells.size
+        self._capacity -= max(self._parts[-1].cells.size, _LEAST_CELLS_OF_PART)
         if self._capacity < 0:
             self._merge_parts()
 
