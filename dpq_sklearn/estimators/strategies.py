@@ -23,7 +23,7 @@ FEWEST_GOOD_BINS = 8
 # the mean of other small tables.
 MIXED_BINS = 6
 # How many times smaller "auto" makes what noise costs a model, if quantiles are mostly noise: the
-# geometric mean of 19 measurements by examples/benchmarks/private_models.py.
+# geometric mean of the measurements in docs/measured/strategies*.json.
 TIMES_BETTER_WITH_AUTO = 1.2
 
 

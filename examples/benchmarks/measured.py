@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +40,8 @@ class Source:
     module: str
     function: str
     trials: int
-    few_trials: (
-        int  # what a test measures again; 0 if the numbers are times, or need other packages
-    )
+    few_trials: int  # of a test; 0 if the numbers are times, or need other packages
+    packages: tuple[str, ...] = ()  # other packages whose versions matter
 
     def measure(self, trials: int) -> Table:
         """Return the table, measured with so many trials."""
@@ -51,6 +51,7 @@ class Source:
         return measure(trials)
 
 
+MODELS_OF_OTHERS = ("interpret-core", "diffprivlib")
 SOURCES = {
     # Accuracy
     "small_tables": Source("small_data", "measure_tables", 40, 4),
@@ -67,6 +68,13 @@ SOURCES = {
     "auto_bins": Source("auto_bins", "measure", 5, 0),
     "text_columns": Source("text_columns", "measure", 50, 0),
     "segments": Source("segments", "measure", 20, 2),
+    # Whole pipelines
+    "models": Source("private_models", "measure_models_one", 20, 0, MODELS_OF_OTHERS),
+    "models_half": Source("private_models", "measure_models_half", 20, 0, MODELS_OF_OTHERS),
+    "strategies": Source("private_models", "measure_strategies_one", 40, 0),
+    "strategies_half": Source("private_models", "measure_strategies_half", 40, 0),
+    "budget_shares": Source("private_models", "measure_shares", 20, 0, MODELS_OF_OTHERS),
+    "scalings": Source("private_models", "measure_scalings", 20, 0),
     # Speed: turns instead of trials
     "speed_fits": Source("speed", "measure_fits", 3, 0),
     "speed_functions": Source("speed", "measure_functions", 5, 0),
@@ -92,6 +100,7 @@ def write(name: str, table: Table, folder: Path) -> None:
             "NumPy": np.__version__,
             "SciPy": scipy.__version__,
             "scikit-learn": sklearn.__version__,
+            **{package: version(package) for package in source.packages},
         },
         "columns": list(table.columns),
         "rows": {label: list(map(_as_json, cells)) for label, cells in table.rows.items()},
