@@ -281,6 +281,11 @@ def test_pure_eps_is_eps_unless_there_is_a_delta():
     assert PrivacyLoss(1.0, 1e-6, 0.1, pure_eps=1.5).pure_eps == 1.5
 
 
+def test_a_sum_names_each_mechanism_once():
+    one, other = (PrivacyLoss(1.0, 0.0, 0.1, mechanism=name) for name in ("aq", "agg_tree"))
+    assert (one + other + one).mechanism == "aq, agg_tree"
+
+
 def test_eps_at_takes_the_best_account():
     loss = PrivacyLoss(eps=10.0, delta=0.0, rho=0.05)
     assert loss.eps_at(1e-6) < 2.0

@@ -123,7 +123,8 @@ class PrivacyLoss:
                 "rows."
             )
 
-        names = dict.fromkeys(name for name in (self.mechanism, other.mechanism) if name)
+        given = (self.mechanism, other.mechanism)
+        names = dict.fromkeys(name for names in given if names for name in names.split(", "))
         return replace(
             compose((self, other)),
             neighbours=self.neighbours,

@@ -121,10 +121,8 @@ def learns(estimator: object, row_wise: Collection = ()) -> bool:
     if is_private(estimator):
         return False
     rule = rule_of(estimator)
-    if rule is column_steps and selects_by_values(estimator):
-        return True
-    if rule in (pipeline_steps, union_steps, column_steps):
-        steps = rule(estimator, None, is_fitted=True)
+    if rule is not None and learns_in_steps_only(estimator):
+        steps = rule(estimator, None, True)
         vouched = _names_in(row_wise)
         return any(learns(step.estimator, row_wise) for step in steps if step.name not in vouched)
 
@@ -138,6 +136,14 @@ def learns(estimator: object, row_wise: Collection = ()) -> bool:
     if type(estimator) is PolynomialFeatures:
         return False
     return not _is_stateless_in_sklearn(estimator)
+
+
+def learns_in_steps_only(estimator: object) -> bool:
+    """Return whether an estimator only passes rows on to its steps."""
+    rule = rule_of(estimator)
+    if rule is column_steps:
+        return not selects_by_values(estimator)
+    return rule in (pipeline_steps, union_steps)
 
 
 def _is_row_wise(function, row_wise):

@@ -14,7 +14,13 @@ from dpq_sklearn.accounting.losses import PrivacyLoss, compose
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.checks import shown
 from dpq_sklearn.composites.inside import is_private
-from dpq_sklearn.composites.parts import Part, checked_row_wise, learns, parts_of
+from dpq_sklearn.composites.parts import (
+    Part,
+    checked_row_wise,
+    learns,
+    learns_in_steps_only,
+    parts_of,
+)
 from dpq_sklearn.forecast.search import planned_fits
 from dpq_sklearn.ledger.contents import LedgerError
 from dpq_sklearn.ledger.ledger import opened
@@ -262,7 +268,7 @@ def _sum(one, other):
 
 
 def _has_learned(part):
-    if not part.is_kept or is_private(part.estimator):
+    if not part.is_kept or is_private(part.estimator) or learns_in_steps_only(part.estimator):
         return False
     try:
         check_is_fitted(part.estimator)
