@@ -19,6 +19,9 @@ MOST_DECIMALS = 15
 # integer.
 LARGEST_EXPONENT = 64
 
+# Of one column. More quantiles would take minutes and gigabytes, after the budget is spent.
+MOST_QUANTILES = 100_000
+
 _LONGEST_TEXT = 200
 
 
@@ -158,6 +161,8 @@ def checked_probabilities(given, name):
             "maximum is the number of one record, and is not released: use 0.01 and 0.99, or "
             "public bounds."
         )
+    if probabilities.size > MOST_QUANTILES:
+        raise ValueError(f"{name} must be at most {MOST_QUANTILES:,} numbers, got {shown(given)}.")
     return probabilities
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpq_sklearn import PrivacyLoss, dp_quantiles, sanitize
+from dpq_sklearn import PrivacyLedger, PrivacyLoss, dp_quantiles, sanitize
 from dpq_sklearn.reading.engines import memory as memory_module
 from dpq_sklearn.releases import plans as plans_module
 from dpq_sklearn.statistics import quantiles as quantiles_module
@@ -331,7 +331,17 @@ def test_sanitized_points_fill_intervals_as_the_data_do(rng):
         assert np.mean((points > low) & (points < high)) == pytest.approx(share, abs=0.03)
 
 
-@pytest.mark.parametrize("n_samples", [0, -1, 1.5, "3", True])
+@pytest.mark.parametrize("n_samples", [0, -1, 1.5, "3", True, 100_001, 10**15])
 def test_sanitize_needs_a_public_number(n_samples):
     with pytest.raises(ValueError, match="n_samples must be"):
         sanitize(Untouchable(), n_samples)
+
+
+def test_too_many_quantiles_are_refused_before_anything_is_spent():
+    ledger = PrivacyLedger(eps=1.0)
+    wanted = np.linspace(0.1, 0.9, 100_001)
+    with pytest.raises(ValueError, match=r"q must be at most 100,000 numbers, got ndarray"):
+        dp_quantiles(Untouchable(), wanted, ledger=ledger)
+    with pytest.raises(ValueError, match=r"n_samples must be at most 100,000, got 100001"):
+        sanitize(Untouchable(), 100_001, ledger=ledger)
+    assert ledger.records() == []

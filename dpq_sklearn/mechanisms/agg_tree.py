@@ -132,13 +132,20 @@ def deviation_of_unit_noise(height, branching, q):
     It is the error of the counts up to a leaf, less q of that of all counts: the root of its mean
     square over all leaves, since nobody knows which of them has the quantile.
     """
-    rng = np.random.default_rng(0)
-    squares = []
-    for _ in range(_SIMULATED):
-        noise = [rng.normal(size=branching**depth) for depth in range(1, height + 1)]
-        up_to = np.cumsum(consistent(noise)[-1])
-        squares.append(np.mean((up_to - q * up_to[-1]) ** 2))
+    up_to = _errors_up_to_leaves(height, branching)
+    squares = np.mean((up_to - q * up_to[:, -1:]) ** 2, axis=1)
     return float(np.sqrt(np.mean(squares)))
+
+
+@lru_cache(maxsize=4)  # an entry may take a few megabytes
+def _errors_up_to_leaves(height, branching):
+    """Return simulated errors of the counts up to each leaf: (_SIMULATED, n_leaves)."""
+    rng = np.random.default_rng(0)
+    errors = np.empty((_SIMULATED, branching**height))
+    for errors_of_tree in errors:
+        noise = [rng.normal(size=branching**depth) for depth in range(1, height + 1)]
+        np.cumsum(consistent(noise)[-1], out=errors_of_tree)
+    return errors
 
 
 def tree_counts(ranks, column, height, branching):

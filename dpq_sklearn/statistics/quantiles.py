@@ -6,7 +6,13 @@ from numbers import Integral
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
-from dpq_sklearn.checks import checked_bounds, checked_decimals, checked_probabilities, shown
+from dpq_sklearn.checks import (
+    MOST_QUANTILES,
+    checked_bounds,
+    checked_decimals,
+    checked_probabilities,
+    shown,
+)
 from dpq_sklearn.dates import ColumnKind, nearest_dates
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.forecast.enough_data import warn_of_large_delta
@@ -58,7 +64,8 @@ def dp_quantiles(
         that are numbers, or a type of dates, times or durations. NaN and missing values are
         ignored, infinities are clipped.
     q : float or array-like of float
-        Quantiles, each strictly between 0 and 1, in any order and shape, repeated or not.
+        Quantiles, each strictly between 0 and 1, in any order and shape, repeated or not. At most
+        100,000.
     by : array-like of shape (n_samples,), table or None, default=None
         Labels that divide the rows into segments, such as regions, or a table of several columns of
         labels. The quantiles of each segment are released, and all segments together cost what one
@@ -195,8 +202,9 @@ def sanitize(
     x : array-like of shape (n_samples,)
         The private numbers, as in :func:`dp_quantiles`.
     n_samples : int
-        How many points to make: a public number, chosen without looking at the data. More points
-        are noisier; the number of private rows itself is private and not a good choice.
+        The number of points to make, at most 100,000: a public number, chosen without looking at
+        the data. More points are noisier. The number of private rows is private itself and not a
+        good choice.
     eps, delta, rho, bounds, decimals, prior, mechanism, groups, random_state, ledger, \
 return_privacy
         As in :func:`dp_quantiles`.
@@ -228,6 +236,8 @@ return_privacy
     """
     if isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 1:
         raise ValueError(f"n_samples must be an integer >= 1, got {shown(n_samples)}.")
+    if n_samples > MOST_QUANTILES:
+        raise ValueError(f"n_samples must be at most {MOST_QUANTILES:,}, got {shown(n_samples)}.")
     with no_data_in_frames():
         released, points, loss = _released_quantiles(
             x,
