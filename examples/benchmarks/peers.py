@@ -1,34 +1,28 @@
-"""
-How accurate are the quantiles, beside other libraries with the same public bounds?
+"""How accurate are the quantiles, compared with other libraries with the same public bounds?
+
+    pip install opendp diffprivlib python-dp "scikit-learn<1.8"
+    python examples/benchmarks/measured.py peers
 
 Sixteen made-up columns: whole numbers, counts with many zeros, money, and continuous shapes. All
-methods get the same rows, quantiles, bounds and eps. What a peer answers counts as it is and, where
-the column has a lattice, rounded to it: the better one of the two. Ours knows the lattice by
-`decimals` and has `mechanism="auto"`, which the user guide recommends for columns with a lattice
-and bounds; "aq" is the same call with the default mechanism.
+methods get the same rows, quantiles, bounds and eps. The answer of a peer counts as it is and, if
+the column has a declared precision, rounded to it: the better one of the two. Ours knows the
+precision by `decimals`. "auto" has `mechanism="auto"`, which the user guide recommends for columns
+with declared precision and bounds; "aq" is the same call with the default mechanism.
 
 The error of a quantile is the number of rows between its rank and the ranks of the released value.
-Every method gets some seconds of the processor for a case, so that slow ones have fewer trials and
-a larger standard error. A case is lost if the best peer is better by more than two standard errors
-of the difference.
+A case is lost if the best peer is better by more than two standard errors of the difference.
 
-    python examples/benchmarks/peers.py [--seconds 0.5] [--rows 500 5000 100000]
-
-The peers are optional: pip install opendp diffprivlib python-dp. A peer that cannot be imported is
-left out, and the output says so. Of 100,000 rows, JointExp is left out where it would need
-gigabytes (31 quantiles), and diffprivlib where a trial takes seconds (more than one quantile, which
-share eps in equal parts there). Where diffprivlib raises, with many ties, the lower bound counts as
-its answer.
+Several quantiles of diffprivlib share eps in equal parts. If it raises an error because of many
+ties, the lower bound counts as its answer.
 """
 
-import argparse
 import sys
-import time
 from collections import namedtuple
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from results import Number, Table
 
 from dpq_sklearn import dp_quantiles
 
@@ -38,10 +32,7 @@ from published_joint_exp import published_joint_exp
 
 EPS = 1.0
 NUMBERS_OF_QUANTILES = (1, 4, 9, 31)
-N_SAMPLES = 8  # tables of each size, which all methods take in turn
-LEAST_TRIALS, MOST_TRIALS = 4, 200
-# Trials that would take too long, or too much memory.
-IS_TOO_MUCH = {"JointExp": lambda n, m: n * m**2 > 2**24, "diffprivlib": lambda n, m: n * m > 2**18}
+N_ROWS = 5_000
 MOST_LEAVES = 2**12
 
 Column = namedtuple("Column", "kind name bounds decimals sample")
@@ -52,21 +43,21 @@ def with_zeros(rng, values, share):
 
 
 COLUMNS = [
-    Column("whole", "ratings", (1, 5), 0,
+    Column("whole numbers", "ratings", (1, 5), 0,
            lambda rng, n: rng.choice(np.arange(1.0, 6.0), n, p=[0.05, 0.1, 0.2, 0.4, 0.25])),
-    Column("whole", "ages", (0, 120), 0,
+    Column("whole numbers", "ages", (0, 120), 0,
            lambda rng, n: np.floor(95 * rng.beta(2, 2.5, n))),
-    Column("whole", "hours", (0, 100), 0,
+    Column("whole numbers", "hours", (0, 100), 0,
            lambda rng, n: np.where(rng.random(n) < 0.45, 40.0, rng.normal(40, 13, n).round())),
-    Column("whole", "years", (1900, 2030), 0,
+    Column("whole numbers", "years", (1900, 2030), 0,
            lambda rng, n: rng.normal(1975, 14, n).round()),
-    Column("zeros", "children", (0, 10), 0,
+    Column("many zeros", "children", (0, 10), 0,
            lambda rng, n: rng.poisson(0.5, n).astype(float)),
-    Column("zeros", "visits", (0, 100), 0,
+    Column("many zeros", "visits", (0, 100), 0,
            lambda rng, n: with_zeros(rng, rng.geometric(0.2, n).astype(float), 0.6)),
-    Column("zeros", "gains", (0, 100_000), 0,
+    Column("many zeros", "gains", (0, 100_000), 0,
            lambda rng, n: with_zeros(rng, rng.lognormal(8, 1, n).round(), 0.8)),
-    Column("zeros", "claims", (0, 100_000), 2,
+    Column("many zeros", "claims", (0, 100_000), 2,
            lambda rng, n: with_zeros(rng, rng.lognormal(6, 1, n).round(2), 0.6)),
     Column("money", "incomes", (0, 1_000_000), 2,
            lambda rng, n: rng.lognormal(10.4, 0.7, n).round(2)),
@@ -172,12 +163,12 @@ def joint_exp(x, q, column, rng):
     return published_joint_exp(np.sort(x), q, *column.bounds, EPS, rng)
 
 
-OURS = {"auto": auto, "aq": aq}
+OURS = {"auto": auto, "AQ": aq}
 PEERS = {
     "OpenDP": opendp_tree,
     "diffprivlib": diffprivlib,
     "PyDP": pydp_tree,
-    "published AQ": aq_of_the_paper,
+    "AQ, published": aq_of_the_paper,
     "JointExp": joint_exp,
 }
 
@@ -194,21 +185,6 @@ def points_of(column):
     return round((high - low) / unit_of(column)) + 1
 
 
-def peers_that_work():
-    """Return the peers that can be imported, and say which cannot."""
-    working = {}
-    x = np.random.default_rng(0).normal(size=200)
-    column = COLUMNS[-4]
-    for name, method in PEERS.items():
-        try:
-            method(x, np.array([0.5]), column, np.random.default_rng(0))
-        except ImportError as error:
-            print(f"{name} is left out: {error}")
-        else:
-            working[name] = method
-    return working
-
-
 # Errors
 
 
@@ -220,111 +196,51 @@ def rows_off(sorted_x, q, values):
     return np.maximum(np.maximum(below - wanted, wanted - up_to), 0).mean()
 
 
-def errors_of(method, samples, q, column, seconds):
-    """Return the errors of a method, as it answers and rounded to the lattice: (n_trials, 2)."""
-    errors = []
-    begin = time.process_time()
-    while len(errors) < LEAST_TRIALS or (
-        len(errors) < MOST_TRIALS and time.process_time() - begin < seconds
-    ):
-        x, sorted_x = samples[len(errors) % len(samples)]
-        values = np.sort(method(x, q, column, np.random.default_rng(len(errors))))
-        is_known = column.decimals is not None
-        rounded = values.round(column.decimals) if is_known else values
-        errors.append([rows_off(sorted_x, q, answer) for answer in (values, rounded)])
-    return np.array(errors)
-
-
-Error = namedtuple("Error", "method mean deviation n_trials")
-
-
-def best_answer(name, errors):
-    """Return the better one of what a method answers and what it is rounded to."""
-    kind = errors.mean(axis=0).argmin()
-    of_trials = errors[:, kind]
-    deviation = of_trials.std(ddof=1) / np.sqrt(len(of_trials))
-    rounded = ", rounded" if kind == 1 else ""
-    return Error(name + rounded, of_trials.mean(), deviation, len(of_trials))
-
-
-def case(column, samples, m, peers, seconds):
-    """Return the `Error` of both calls of ours and of the best peer."""
+def errors_of(method, column, m, trials):
+    """Return the error of each trial: of the answers, or of those rounded to the precision."""
     q = np.arange(1, m + 1) / (m + 1)
-    n = samples[0][0].size
-    found = {}
-    for name, method in {**OURS, **peers}.items():
-        if name in IS_TOO_MUCH and IS_TOO_MUCH[name](n, m):
-            continue
-        found[name] = best_answer(name, errors_of(method, samples, q, column, seconds))
-    best = min((found[name] for name in peers if name in found), key=lambda error: error.mean)
-    return [*(found[name] for name in OURS), best]
+    errors = np.empty((trials, 2))
+    for trial in range(trials):
+        x = column.sample(np.random.default_rng((m, trial)), N_ROWS).clip(*column.bounds)
+        values = np.sort(method(x, q, column, np.random.default_rng(trial)))
+        rounded = values if column.decimals is None else values.round(column.decimals)
+        errors[trial] = [rows_off(np.sort(x), q, answer) for answer in (values, rounded)]
+    return errors[:, errors.mean(axis=0).argmin()]
 
 
 def is_lost(ours, best):
-    return ours.mean - best.mean > 2 * np.hypot(ours.deviation, best.deviation)
+    """Return whether the errors of ours are larger by more than two standard errors."""
+    deviation = np.hypot(ours.std(ddof=1), best.std(ddof=1)) / np.sqrt(ours.size)
+    return ours.mean() - best.mean() > 2 * deviation
 
 
-def print_case(n, m, column, errors):
-    cells = [f"{e.mean:9.2f} +- {e.deviation:6.2f} ({e.n_trials:3})" for e in errors]
-    verdict = "lost" if is_lost(errors[0], errors[-1]) else ""
-    ratio = f"{errors[0].mean / errors[-1].mean:.2f}" if errors[-1].mean > 0 else "-"
-    print(
-        f"{n:7,} {m:3} {column.kind:10} {column.name:16} {'  '.join(cells)} "
-        f"{errors[-1].method:22} {ratio:>6} {verdict}",
-        flush=True,
-    )
-
-
-def print_summary(cases):
-    kinds = dict.fromkeys(column.kind for column in COLUMNS)
-    print("\nerror of ours over that of the best peer: ratio of the sums over columns and rows")
-    print(f"{'':11}" + "".join(f"{f'm = {m}':>9}" for m in NUMBERS_OF_QUANTILES))
-    for kind in kinds:
-        ratios = []
+def measure(trials):
+    """Return the errors of all methods, the mean over the columns of each kind."""
+    rows = {}
+    won = lost = n_cases = 0
+    for kind in dict.fromkeys(column.kind for column in COLUMNS):
+        columns = [column for column in COLUMNS if column.kind == kind]
         for m in NUMBERS_OF_QUANTILES:
-            of_kind = [errors for (_, k, column), errors in cases if (k, column.kind) == (m, kind)]
-            ours, best = (sum(errors[i].mean for errors in of_kind) for i in (0, -1))
-            ratios.append(f"{ours / best:.2f}" if best > 0 else "-")
-        print(f"{kind:11}" + "".join(f"{ratio:>9}" for ratio in ratios))
+            found = {
+                name: np.array([errors_of(method, column, m, trials) for column in columns])
+                for name, method in (OURS | PEERS).items()
+            }
+            rows[f"{kind}, {m} quantile{'s' * (m > 1)}"] = [
+                Number.of(errors.mean(axis=0), 1) for errors in found.values()
+            ]
+            for case, ours in enumerate(found["auto"]):
+                best = min((found[name][case] for name in PEERS), key=np.mean)
+                n_cases += 1
+                won += is_lost(best, ours)
+                lost += is_lost(ours, best)
 
-    for index, name in enumerate(OURS):
-        lost = [(which, errors) for which, errors in cases if is_lost(errors[index], errors[-1])]
-        won = sum(is_lost(errors[-1], errors[index]) for _, errors in cases)
-        print(
-            f'\nmechanism="{name}": of {len(cases)} cases, {won} won and {len(lost)} lost by more '
-            "than two standard errors"
-        )
-        for (n, m, column), errors in lost:
-            print(
-                f"  {column.name}, n = {n:,}, m = {m}: {errors[index].mean:.2f} rows, "
-                f"{errors[-1].method} {errors[-1].mean:.2f}"
-            )
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=0.5, help="for each method and case")
-    parser.add_argument("--rows", type=int, nargs="*", default=[500, 5000, 100_000])
-    options = parser.parse_args()
-
-    peers = peers_that_work()
-    print(f"eps = {EPS:g}, mean rank error in rows, s.e. and (trials); best peer, ratio to it")
-    print(
-        f"{'rows':>7} {'m':>3} {'':10} {'column':16} {'auto':>9} {'':17} {'aq':>9} {'':17} "
-        f"{'peer':>9}"
+    return Table(
+        title=f"Rows between a released quantile and the exact one, for {N_ROWS:,} rows of four "
+        "columns of each kind, with the same bounds and eps = 1. The first two columns are "
+        '`dp_quantiles` with `mechanism="auto"` and with the default. A case is a column and a '
+        f"number of quantiles. In {won} of {n_cases} cases, `auto` has a smaller error than the "
+        f"best peer by more than two standard errors, and in {lost} cases a larger one.",
+        columns=["", *OURS, *PEERS],
+        rows=rows,
+        trials=trials,
     )
-    cases = []
-    for n in options.rows:
-        for column in COLUMNS:
-            rng = np.random.default_rng(n)
-            samples = [column.sample(rng, n).clip(*column.bounds) for _ in range(N_SAMPLES)]
-            samples = [(x, np.sort(x)) for x in samples]
-            for m in NUMBERS_OF_QUANTILES:
-                errors = case(column, samples, m, peers, options.seconds)
-                print_case(n, m, column, errors)
-                cases.append(((n, m, column), errors))
-    print_summary(cases)
-
-
-if __name__ == "__main__":
-    main()

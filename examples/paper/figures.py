@@ -22,7 +22,7 @@ STYLES = {
     "bounds": ("#0072B2", "-", "o"),
     "no bounds": ("#D55E00", "--", "s"),
 }
-ERROR = "gap per quantile (records)"
+ERROR = "mean error, records"
 
 
 def lines(axes, table, group, across, value):
@@ -41,6 +41,16 @@ def lines(axes, table, group, across, value):
         )
 
 
+def plain_ticks(axis):
+    """Label a logarithmic axis by 1, 2, 5, 10, ... instead of powers of ten."""
+
+    def label(value, _):
+        return f"{value:g}" if round(value / 10.0 ** np.floor(np.log10(value))) in (1, 2, 5) else ""
+
+    axis.set_major_formatter(label)
+    axis.set_minor_formatter(label)
+
+
 def panels(table, group, across, value, title, x_scale="linear"):
     """Draw one panel for each dataset."""
     figure, grid = grid_for(table["dataset"].unique())
@@ -48,6 +58,7 @@ def panels(table, group, across, value, title, x_scale="linear"):
         lines(axes, part, group, across, value)
         axes.set(title=name.replace("_", " "), xlabel="number of quantiles m", ylabel=ERROR)
         axes.set(xscale=x_scale, yscale="log")
+        plain_ticks(axes.yaxis)
     return finished(figure, grid, title)
 
 
@@ -80,6 +91,8 @@ def one_panel(table, group, across, value, title, x_label, y_label):
     figure, axes = plt.subplots(figsize=(7, 4.5))
     lines(axes, table, group, across, value)
     axes.set(title=title, xlabel=x_label, ylabel=y_label, xscale="log", yscale="log")
+    plain_ticks(axes.xaxis)
+    plain_ticks(axes.yaxis)
     axes.grid(alpha=0.3, which="both")
     axes.legend()
     figure.tight_layout()

@@ -135,7 +135,7 @@ def draw_all(found, datasets):
             ("mechanism", "m", "seconds"),
             "Run time, n = 1000, eps = 1",
             "number of quantiles m",
-            "time (seconds)",
+            "time, seconds",
         ),
         (
             "7_sample_size",
