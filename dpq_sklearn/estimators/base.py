@@ -58,36 +58,45 @@ def _hiding_unknown_keywords(fit):
 
 
 class PrivateTransformer(TransformerMixin, BaseEstimator):
-    """Base of the transformers that learn something private from each feature.
+    """Base class of all private transformers.
 
-    A subclass plans a fit (`_plan_fit`), turns what is released into fitted attributes
-    (`_set_released`), transforms rows (`_transform_rows`, `_inverse_transform_rows`), and knows its
-    counterpart in scikit-learn (`_plain`) and the price of a fit (`_planned_loss`). Its docstring
-    inherits the entries below.
+    A subclass implements the plan of a fit (`_plan_fit`), the fitted attributes (`_set_released`),
+    the transformation of rows (`_transform_rows`, `_inverse_transform_rows`), its counterpart in
+    scikit-learn (`_plain`) and the cost of a fit (`_planned_loss`). Its docstring inherits the
+    entries below.
 
     Parameters
     ----------
     eps : float, default=1.0
-        Privacy budget of a fit. A smaller eps is more private and less accurate.
+        The privacy budget of a fit, which all features share. A smaller eps gives more privacy and
+        less accuracy.
     delta : float, default=0.0
         The fit is (eps, delta)-differentially private.
     privacy_unit : {"auto", "row", "person"}, default="auto"
-        The unit that the budget protects. "person" requires `groups`, "row" rejects them, and
-        "auto" protects people if `groups` are given and rows otherwise. A search does not pass
-        `groups` to the transformer by itself, so set "person" where people must be protected.
+        The unit that the guarantee protects.
+
+        - "auto": people if `groups` are passed to `fit`, and rows otherwise.
+        - "person": people, with all of their rows (user-level privacy). `fit` requires `groups`.
+        - "row": single rows. `fit` rejects `groups`.
+
+        A search such as GridSearchCV does not pass `groups` to the transformer by default. Set
+        "person" if people must be protected.
     feature_weights : array-like, dict or None, default=None
-        Weights by which the features share the budget, by position or name. None gives all
-        features equal shares.
+        The weights by which the features share the budget: one positive number per feature, or a
+        dict from feature names to numbers. Features that are not in the dict have the weight 1.
+        None gives all features equal shares.
     n_jobs : int or None, default=None
-        Number of threads, as in joblib. The result does not depend on it.
+        The number of threads, as in joblib. The result does not depend on it.
     random_state : None, int or RandomState, default=None
-        Leave it at None for real data: anyone who knows the seed can remove the noise. None stays
-        None inside ensembles such as BaggingClassifier, which give seeds of their own to all
-        estimators in them.
+        The seed of the noise. Keep None for private data, because anyone who knows the seed can
+        remove the noise. With None, the noise comes from the operating system. This is also true
+        inside ensembles such as BaggingClassifier, which set the seeds of all other estimators in
+        them.
     ledger : PrivacyLedger, str, path or None, default=None
-        The ledger to charge before `X` is read: a :class:`PrivacyLedger`, the absolute path of its
-        file, or the address of a server (``postgresql://user@host/database#name``). Raises
-        `BudgetExceededError` if the ledger's budget does not suffice.
+        The ledger that `fit` charges before it reads `X`: a :class:`PrivacyLedger`, the absolute
+        path of its file, or the address of a server (``postgresql://user@host/database#name``).
+        `fit` raises `BudgetExceededError` if the ledger's budget does not suffice. None charges no
+        ledger.
 
     Attributes
     ----------
@@ -119,13 +128,14 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         **params : dict
-            Estimator parameters. A seed that an ensemble of scikit-learn draws does not replace
-            ``random_state=None``: the seed has 31 bits and is stored in the fitted ensemble, so
-            the noise could be removed.
+            Estimator parameters. An ensemble of scikit-learn cannot replace
+            ``random_state=None`` by a seed: the seed would have 31 bits and be stored in the fitted
+            ensemble, so that the noise could be removed.
 
         Returns
         -------
         self : estimator
+            The estimator itself.
         """
         if "random_state" in params and self.random_state is None and is_seeding_an_ensemble():
             del params["random_state"]
@@ -136,28 +146,29 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
     #: whether `transform` returns a sparse matrix
     _makes_sparse_rows = False
-    #: the class of scikit-learn that does the same without privacy, and settings that it needs
+    #: the class of scikit-learn without privacy, and the settings with which it does the same
     _counterpart: type
     _counterpart_settings: dict = {}  # noqa: RUF012
 
     @_fit_context(prefer_skip_nested_validation=True)
     @_hiding_unknown_keywords
     def fit(self, X, y=None, groups=None, **unknown):
-        """Learn from the private rows; spends the budget.
+        """Fit the transformer to private rows. Every call spends the budget.
 
         Parameters
         ----------
         X : {array-like, dask or Spark DataFrame, dask Array} of shape (n_samples, n_features)
-            The private rows. The partitions of a dask or Spark collection are counted where they
-            are, and only the counts travel.
+            The private rows. Workers count the rows in each partition of a dask or Spark
+            collection and return only the counts.
         y : None
-            Ignored.
+            Ignored. Present for compatibility with pipelines.
         groups : array-like of shape (n_samples,), str or None, default=None
             The person each row belongs to, as any hashable label. A missing label counts as a
-            separate person. With `groups` the fit protects all rows of a person together, at no
-            extra eps. For a table it may be the name of the column that holds the labels, which is
-            no feature then: `transform` takes tables without it. Dask collections also take a dask
-            Series or Array with the same partitions.
+            separate person. With `groups`, the fit protects all rows of a person together, for the
+            same eps. If `X` is a table with column names, you can pass the name of the column that
+            holds the labels. This column is not a feature, and tables for `transform` do not have
+            it. For dask collections, you can also pass a dask Series or Array with the same
+            partitions.
 
         Returns
         -------
@@ -187,29 +198,31 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
     def fit_batches(
         self, batches, *, groups=None, groups_are_whole=False, verbose=False, callback=None
     ):
-        """Learn from private rows that come in batches; spends the budget once.
+        """Fit the transformer to private rows in batches. Every call spends the budget once.
 
-        Reads the batches once, in memory that does not grow with the number of rows. For the same
-        `random_state` the result does not depend on how the rows are divided and ordered. The
-        ledger is charged once the columns of the first batch are known. A failure after that leaves
-        the transformer unfitted, and nothing is released.
+        The batches are read once, in memory that does not grow with the number of rows. For the
+        same `random_state`, the result does not depend on the order of the rows and on their
+        division into batches. The ledger is charged as soon as the columns of the first batch are
+        known. If a later batch fails, the transformer is unfitted, and nothing is released.
 
         Parameters
         ----------
         batches : iterable
-            Arrays, pandas or polars DataFrames, or Arrow record batches or tables, each a part of
-            the private rows with the same columns. Batches may be empty.
+            The private rows, as arrays, pandas or polars DataFrames, Arrow record batches or Arrow
+            tables. All batches have the same columns, and batches may be empty.
         groups : iterable, str or None, default=None
-            The labels of the rows of each batch, as in `fit`: one column of labels per batch, or
-            the name of the column of each batch that holds them.
+            The person each row belongs to, as in `fit`: a column of labels for each batch, or the
+            name of the column that holds the labels in every batch.
         groups_are_whole : bool, default=False
-            Whether all rows of a person are in one batch. `groups` require it. It is not checked: a
-            check would have to keep all labels, and its result would depend on them.
+            Confirm that all rows of a person are in the same batch. `groups` require True. `fit`
+            does not check this, because a check would have to store all labels, and its result
+            would depend on them.
         verbose : bool, default=False
-            Whether to print the number of rows read and the rate to standard error. The line is
-            for those who hold the data: the number of rows is not part of the private release.
+            Whether to print the exact number of rows read so far and the speed to standard error.
+            Do not publish this output: the exact number of rows is not part of the private release.
         callback : callable or None, default=None
-            Called after every batch with the batches, the rows and the seconds so far.
+            A function that is called after every batch with three numbers so far: the batches, the
+            rows and the seconds.
 
         Returns
         -------
@@ -263,7 +276,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     def _neighbours(self, groups):
-        """Return which datasets are neighbours; raise if `privacy_unit` contradicts the groups."""
+        """Return the neighbouring relation, or raise if `privacy_unit` contradicts `groups`."""
         if self.privacy_unit == "person" and groups is None:
             raise ValueError(
                 'privacy_unit="person" must be fitted with groups, which say whose row each one '
@@ -279,7 +292,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         return neighbours_of(groups)
 
     def _draft(self):
-        """Return an unfitted copy, on which a fit works."""
+        """Return an unfitted copy, which a fit works on."""
         draft = copy(self)
         draft._forget()
         return draft
@@ -301,7 +314,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
             delattr(self, name)
 
     def _fit_draft(self, draft, plan, source, randomness, *, method):
-        """Pay for a plan, read and draw; then take over what the draft has become.
+        """Pay for a plan, read, draw, and take over the fitted attributes of the draft.
 
         A failure before the price is paid leaves an earlier fit as it was. A failure after that
         leaves nothing fitted.
@@ -318,7 +331,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         self._forget()
         released = release(paid, source)
 
-        # From here on everything is a function of released facts, the warning too.
+        # From here on, everything depends on released numbers only, including the warnings.
         with np.errstate(all="ignore"):
             draft.privacy_ = paid.loss
             draft._set_released(released)
@@ -330,21 +343,21 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         return self
 
     def _detail(self):
-        """Return what a ledger's record of a fit says about its parameters."""
+        """Return the parameters of a fit in words, for the record in the ledger."""
         raise NotImplementedError
 
     def _set_released(self, released):
-        """Set the fitted attributes from what was released."""
+        """Set the fitted attributes from the released numbers or categories."""
         raise NotImplementedError
 
     def _warn_about(self, released):
-        """Warn if what was released is likely to be of little use."""
+        """Warn if the release is likely to be of little use."""
 
     def _checked_table(self, X, *, reset, least=1, name="X"):
         """Return `X` after checks of its types, shape and names."""
         X = self._checked_types(X, name)
 
-        # scikit-learn refuses in its own words. It gets zeros, so it can quote no cell.
+        # scikit-learn raises its own error. It gets zeros, so that it cannot quote a cell.
         if sparse.issparse(X) or len(X.shape) != 2 or 0 in X.shape:
             options = {"ensure_min_samples": least, "ensure_all_finite": False}
             zeros = X if sparse.issparse(X) else np.broadcast_to(0.0, X.shape)
@@ -358,38 +371,42 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         return checked_table(X, name)
 
     def transform(self, X):
-        """Transform rows by what was learned privately.
+        """Transform rows. The transformed rows are not private.
 
         Parameters
         ----------
         X : {array-like, dask or Spark DataFrame, dask Array} of shape (n_samples, n_features)
-            The rows to transform. What is returned for a row is not private.
+            The rows to transform, with the same features as in `fit`.
 
         Returns
         -------
         Xt : {ndarray, sparse matrix} of shape (n_samples, n_features_out)
-            The transformed rows; lazy for dask and Spark, in the same kind of container.
+            The transformed rows. For dask and Spark, a lazy collection of the same kind as `X`.
         """
         check_is_fitted(self)
 
         return source_of(X).map_rows(self._transforming_map())
 
     def fit_transform(self, X, y=None, **fit_params):
-        """Fit to `X`, then transform it; spends no budget if `transform` would reject `X`.
+        """Fit to private rows, then transform them. Every call spends the budget.
+
+        If the rows cannot be transformed to the requested kind of output, the call raises an error
+        before it spends any budget.
 
         Parameters
         ----------
         X : {array-like, dask or Spark DataFrame, dask Array} of shape (n_samples, n_features)
             The private rows.
         y : None
-            Ignored.
+            Ignored. Present for compatibility with pipelines.
         **fit_params : dict
-            Other arguments of `fit`: `groups`.
+            Other arguments of `fit`, such as `groups`.
 
         Returns
         -------
         Xt : {ndarray, sparse matrix} of shape (n_samples, n_features_out)
-            The transformed rows; lazy for dask and Spark, in the same kind of container.
+            The transformed rows, which are not private. For dask and Spark, a lazy collection of
+            the same kind as `X`.
         """
         groups = fit_params.get("groups")
         with no_data_in_frames():
@@ -398,11 +415,11 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
             return super().fit_transform(X, y, **fit_params)
 
         with no_data_in_frames():
-            features = source_of(X, groups).features()  # the column of labels is no feature
+            features = source_of(X, groups).features()  # without the column of labels
         return self.fit(X, y, **fit_params).transform(features)
 
     def inverse_transform(self, X):
-        """Map transformed rows back to values.
+        """Map transformed rows back to values of the features.
 
         Parameters
         ----------
@@ -413,7 +430,8 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         X_original : ndarray of shape (n_samples, n_features)
-            A value for each transformed one: the centre of a bin, the value at a share, a category.
+            A value for each feature of each row. A bin becomes its centre, a probability becomes
+            its quantile, and a code becomes its category.
         """
         check_is_fitted(self)
 
@@ -433,20 +451,20 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
     def _for_workers(self):
         """Return this estimator without parameters that workers do not need."""
-        # Partitions may be shared: they must not be overwritten, whatever `copy` says.
+        # Partitions may be shared, so they must not be overwritten even if `copy` is False.
         return self._with(ledger=None, n_jobs=None, copy=True)
 
     def to_sklearn(self):
-        """Return a plain fitted transformer of scikit-learn with what was learned privately.
+        """Return the equivalent fitted transformer of scikit-learn.
 
-        It does not need dpq_sklearn, and its `transform` equals that of this object on finite data.
-        It is as private as this object.
+        The result can be used without dpq_sklearn, and transforms finite data in the same way. It
+        has the same privacy guarantee as this transformer.
 
         Returns
         -------
-        transformer : estimator of sklearn.preprocessing, or a Pipeline of such
-            The fitted transformer. A `DPRobustScaler` with `clip` becomes a Pipeline that ends in a
-            MinMaxScaler, which clips.
+        transformer : estimator of sklearn.preprocessing or sklearn.pipeline.Pipeline
+            The fitted transformer. A `DPRobustScaler` with `clip` becomes a Pipeline with a
+            RobustScaler and a MinMaxScaler, which clips.
         """
         check_is_fitted(self)
 

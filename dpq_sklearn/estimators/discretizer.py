@@ -39,60 +39,75 @@ from dpq_sklearn.releases.request import even_probabilities
 
 
 class DPKBinsDiscretizer(PrivateQuantileTransformer):
-    """Bin continuous features into private intervals.
+    """Bin continuous features into intervals with private edges.
 
-    Works like :class:`sklearn.preprocessing.KBinsDiscretizer`, but the bin edges are
-    differentially private: `eps` is the cost of the whole `fit`, over all features and all edges.
-    Read more in the :ref:`User Guide <private_pipeline>`.
+    A drop-in replacement for :class:`sklearn.preprocessing.KBinsDiscretizer` with differentially
+    private bin edges. `eps` is the privacy cost of the whole `fit`, over all features and all
+    edges. Read more in the :ref:`User Guide <private_pipeline>`.
 
     Parameters
     ----------
     n_bins : int, "auto", array-like or dict, default=5
-        The number of bins, at least 2, also by position or name of the feature; features that a
-        dict does not name get 5. "auto" goes by the released number of rows; with
-        ``strategy="uniform"`` it is 10, or the number of points that `decimals` and `bounds` leave.
+        The number of bins of each feature, at least 2. To give features different numbers of
+        bins, pass an array-like with one number per feature, or a dict from feature names to
+        numbers. Features that are not in the dict get 5 bins. "auto" chooses the number from the
+        released number of rows. With ``strategy="uniform"``, "auto" means 10 bins, or fewer if
+        `decimals` and `bounds` leave fewer possible values.
     encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot"
-        A sparse matrix of indicators, a dense one, or bin numbers.
+        How to encode the bins.
+
+        - "onehot": a sparse matrix with one indicator column per bin.
+        - "onehot-dense": a dense array with one indicator column per bin.
+        - "ordinal": the number of the bin, starting at 0.
     strategy : {"quantile", "uniform", "auto"}, default="quantile"
-        Where the edges are. "quantile": at private quantiles, so that bins hold equally many rows.
-        "uniform": between the bounds of a feature, in bins of equal width, which is free: if all
-        features have two bounds, the fit reads nothing and spends nothing. Where a bound is
-        missing, a private quantile (15% or 85%) is the end of the range. "auto": the released
-        number of rows decides. If quantiles are expected to be more than half a bin off,
-        features with two bounds get edges of both kinds, and of equal width alone if a quantile
-        would be hardly better than a guess; see :ref:`Private models <private_models>`.
+        How to place the edges.
+
+        - "quantile": at private quantiles, so that all bins hold about the same number of rows.
+        - "uniform": in bins of equal width between the bounds of the feature. Such edges cost
+          nothing: if all features have two bounds, `fit` reads no row and spends no budget. If a
+          bound is missing, a private quantile (15% or 85%) replaces it.
+        - "auto": the released number of rows decides. If quantiles are expected to be more than
+          half a bin off, features with two bounds get edges of both kinds, or only edges of equal
+          width if a quantile would be hardly better than a guess. See
+          :ref:`Private models <private_models>`.
     dtype : {np.float32, np.float64} or None, default=None
-        Type of the output. None keeps that of the input.
+        The dtype of the output. None keeps float32, and returns float64 for all other inputs.
     feature_name_combiner : {"concat", "interval"} or callable, default="concat"
-        How one-hot columns are named: "concat" by the number of the bin as scikit-learn does,
-        ``income_1.0``; "interval" by the values that it holds, ``income_[20000, 26000)``; a
-        callable by what it returns for the name of the feature and the number of the bin.
+        How to name the one-hot columns.
+
+        - "concat": by the number of the bin as in scikit-learn, such as ``income_1.0``.
+        - "interval": by the values in the bin, such as ``income_[20000, 26000)``.
+        - callable: by the string that it returns for the name of the feature and the number of
+          the bin.
 
     Attributes
     ----------
     bin_edges_ : ndarray of shape (n_features,) of arrays
-        The private edges of each feature. Equal ones make empty bins; the last of them lies at the
-        next number, so that a value on which several edges lie has a bin of its own. The outermost
-        two, which play no role in `transform`, are the bounds or, without bounds, a bin's width
-        away. With a single edge, they lie ``abs(edge)`` away from it. The edges of dates are
-        `datetime64`, in UTC if the column has a time zone, and those of durations `timedelta64`.
+        The private edges of each feature, in ascending order. Bins between equal edges are empty.
+        The last of several equal edges is moved to the next larger number, so that the repeated
+        value has a bin of its own. The two outermost edges do not affect `transform`: they are the
+        bounds or, without bounds, lie one bin width beyond the next edge. A single inner edge
+        without bounds has its outer edges ``abs(edge)`` away. The edges of dates are `datetime64`,
+        in UTC if the column has a time zone, and the edges of durations are `timedelta64`.
     n_bins_ : ndarray of shape (n_features,)
-        The number of bins of each feature: what was asked for, or what "auto" chose.
+        The number of bins of each feature: `n_bins`, or the number that "auto" chose.
     rank_error_ : ndarray of shape (n_features,) of arrays
-        The standard deviation of the number of rows below each edge, from public facts (NaN for
-        ``mechanism="agg_tree"`` and between private ends of a range). Edges of equal width between
-        bounds have no error.
+        The standard deviation of the number of rows below each inner edge, which is computed from
+        public facts. It is 0 for edges of equal width between two bounds. It is NaN if it depends
+        on the data: for edges of equal width without two bounds, and for
+        ``mechanism="agg_tree"`` unless `decimals` and `bounds` leave few possible values.
 
     Notes
     -----
-    NaN are ignored by `fit`; `transform` gives NaN (ordinal) or a block of zeros (one-hot).
-    Infinities fall into the outermost bins.
+    **Missing values.** `fit` ignores NaN. `transform` returns NaN for them (ordinal), or zeros in
+    all columns of the feature (one-hot). Infinite values fall into the outermost bins.
 
     See Also
     --------
-    sklearn.preprocessing.KBinsDiscretizer : The transformer without privacy.
-    DPQuantileTransformer : Map to a uniform or normal distribution instead of bins.
-    suggest_n_bins : Suggest a number of bins for the rows and the budget.
+    sklearn.preprocessing.KBinsDiscretizer : Bin features without privacy.
+    DPQuantileTransformer : Map features to a uniform or normal distribution instead of bins.
+    DPOneHotEncoder : Encode categorical features.
+    suggest_n_bins : Suggest a number of bins for a number of rows and a budget.
     to_sklearn : Convert a fitted pipeline to plain scikit-learn.
 
     Examples
@@ -315,18 +330,18 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return binning.bin_centres(bins, self._edges_in_numbers(), X.dtype)
 
     def get_feature_names_out(self, input_features=None):
-        """Get output feature names; by default those of scikit-learn's KBinsDiscretizer.
+        """Return the names of the output columns, by default the same as in scikit-learn.
 
         Parameters
         ----------
         input_features : array-like of str or None, default=None
-            Input features; None uses the names seen in `fit`, or x0, x1, ...
+            The names of the input features. None uses the names seen during `fit`, or x0, x1, ...
 
         Returns
         -------
         feature_names_out : ndarray of str objects
-            The names of the input, for one-hot encodings each with each of its bins, put together
-            as `feature_name_combiner` says.
+            The names of the features if ``encode="ordinal"``. Otherwise a name for each bin of
+            each feature, made by `feature_name_combiner`.
         """
         check_is_fitted(self, "n_features_in_")
         names = _check_feature_names_in(self, input_features)
@@ -353,52 +368,54 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return combined
 
     def bin_labels(self):
-        """Return which values each bin holds, in words such as "[20000, 26000)".
+        """Return the interval of each bin as a label such as "[20000, 26000)".
 
         Returns
         -------
         labels : list of lists of str
-            The labels of the bins of each feature, all of them distinct. The first bin begins at
-            -inf and the last one ends at inf, as `transform` has it; bounds are not looked at.
-            Bins between equal edges hold no value: their number follows the label.
+            The labels of the bins of each feature. The labels of a feature are distinct. The first
+            bin begins at -inf and the last bin ends at inf, even if the feature has bounds, because
+            `transform` puts values beyond the bounds into these bins. The label of an empty bin
+            between equal edges ends with the number of the bin.
 
         Notes
         -----
-        A column of bin numbers (``encode="ordinal"``) becomes one of ordered categories, missing
-        values included, in pandas by ::
+        To convert a column of bin numbers (``encode="ordinal"``), which may have missing values, to
+        ordered categories in pandas, use ::
 
             categories = pd.CategoricalDtype(labels, ordered=True)
             column.map(dict(enumerate(labels))).astype(categories)
 
-        and in polars by ::
+        and in polars ::
 
             options = {"default": None, "return_dtype": pl.Enum(labels)}
             column.replace_strict(range(len(labels)), labels, **options)
 
-        where `labels` are those of its feature.
+        where `labels` is the list of labels of this feature.
         """
         check_is_fitted(self)
 
         return [labels_of_bins(edges[1:-1]) for edges in self.bin_edges_]
 
     def to_sklearn(self, missing="raise"):
-        """Return a plain fitted transformer of scikit-learn with the private quantiles.
+        """Return a fitted KBinsDiscretizer of scikit-learn with the private edges.
 
-        It needs no dpq_sklearn where it is used, and its `transform` equals this one's on finite
-        data. It is as private as this object. Its columns have scikit-learn's names, whatever
-        `feature_name_combiner` is.
+        The result can be used without dpq_sklearn, and transforms finite data in the same way. It
+        has the same privacy guarantee as this transformer. Its output columns have scikit-learn's
+        names, independent of `feature_name_combiner`.
 
         Parameters
         ----------
         missing : {"raise", "first_bin"}, default="raise"
-            What it does with missing values, which scikit-learn's KBinsDiscretizer does not keep
-            as this class does: it raises, or a constant imputer in front of it puts them into the
-            first bin.
+            How the result handles missing values, which scikit-learn's KBinsDiscretizer does not
+            accept. "raise" leaves the error to scikit-learn. "first_bin" adds a constant imputer
+            before the KBinsDiscretizer, which puts missing values into the first bin.
 
         Returns
         -------
-        transformer : sklearn.preprocessing.KBinsDiscretizer, or a Pipeline that ends in one
-            The fitted transformer.
+        transformer : sklearn.preprocessing.KBinsDiscretizer or sklearn.pipeline.Pipeline
+            The fitted transformer. With ``missing="first_bin"``, it is a Pipeline that ends in a
+            KBinsDiscretizer.
         """
         if missing not in ("raise", "first_bin"):
             raise ValueError(f'missing must be "raise" or "first_bin", got {shown(missing)}.')

@@ -15,36 +15,42 @@ from dpq_sklearn.reading.containers import checked_table
 class DPOneHotEncoder(PrivateEncoder):
     """Encode categorical features as indicators of private categories.
 
-    Works like :class:`sklearn.preprocessing.OneHotEncoder` with ``handle_unknown="ignore"``, but
-    the list of categories is differentially private: a rare diagnosis, town or job title does not
-    become a column. Read more in the :ref:`User Guide <text_columns>`.
+    A drop-in replacement for :class:`sklearn.preprocessing.OneHotEncoder` with
+    ``handle_unknown="ignore"``. The list of categories is differentially private: a rare
+    diagnosis, town or job title does not become a column. Read more in the
+    :ref:`User Guide <text_columns>`.
 
     Parameters
     ----------
     drop : {"first", "if_binary"}, array-like of shape (n_features,) or None, default=None
-        Which category of each feature has no column, as in scikit-learn: the first one, the first
-        of two, or the given one. A given category that was not released is not dropped, and None
-        drops nothing of a feature.
+        The category of each feature that gets no column.
+
+        - None: all categories get a column.
+        - "first": the first category gets no column.
+        - "if_binary": the first category gets no column if the feature has two categories.
+        - array-like: ``drop[i]`` is the category of feature i that gets no column. If it is None or
+          was not released, all categories of the feature get a column.
     sparse_output : bool, default=True
-        Whether `transform` returns a sparse matrix.
+        Whether `transform` returns a sparse matrix. Set it to False for a dense array, or for
+        DataFrames with `set_output`.
     dtype : number type, default=np.float64
-        The type of the output.
+        The dtype of the output.
     feature_name_combiner : "concat" or callable, default="concat"
-        How columns are named: ``town_Bern``, or what a callable returns for the name of the feature
-        and the category.
+        How to name the output columns. "concat" joins the name of the feature and the category, as
+        in ``town_Bern``. A callable gets both and returns the name.
 
     Attributes
     ----------
     drop_idx_ : ndarray of shape (n_features,) or None
-        The position of the dropped category in `categories_`, None for a feature of which no
-        category is dropped. None if `drop` is None.
+        The position in `categories_` of the dropped category of each feature, or None for a feature
+        without a dropped category. None if `drop` is None.
 
     See Also
     --------
-    sklearn.preprocessing.OneHotEncoder : The encoder without privacy.
+    sklearn.preprocessing.OneHotEncoder : Encode categories without privacy.
     DPOrdinalEncoder : Encode categories as numbers instead of indicators.
-    DPKBinsDiscretizer : Encode numbers as indicators of private bins.
-    dp_value_counts : Release categories with the number of their records.
+    DPKBinsDiscretizer : Encode numeric features by private bins.
+    dp_value_counts : Release categories together with their noisy counts.
     to_sklearn : Convert a fitted pipeline to plain scikit-learn.
 
     Examples
@@ -60,6 +66,8 @@ class DPOneHotEncoder(PrivateEncoder):
     >>> encoder.transform([["Bern"], ["Ardez"]])
     array([[0., 1.],
            [0., 0.]])
+    >>> encoder.get_feature_names_out()
+    array(['x0_Basel', 'x0_Bern'], dtype=object)
     """
 
     _counterpart = OneHotEncoder
@@ -196,17 +204,17 @@ class DPOneHotEncoder(PrivateEncoder):
         return self._decoded(numbers)
 
     def get_feature_names_out(self, input_features=None):
-        """Get output feature names, as those of scikit-learn's OneHotEncoder.
+        """Return the names of the output columns, the same as in scikit-learn.
 
         Parameters
         ----------
         input_features : array-like of str or None, default=None
-            Input features; None uses the names seen in `fit`, or x0, x1, ...
+            The names of the input features. None uses the names seen during `fit`, or x0, x1, ...
 
         Returns
         -------
         feature_names_out : ndarray of str objects
-            The name of the feature with each category that has a column.
+            A name for each category that has a column, made by `feature_name_combiner`.
         """
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)

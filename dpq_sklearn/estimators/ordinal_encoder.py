@@ -15,25 +15,27 @@ from dpq_sklearn.reading.containers import checked_table
 class DPOrdinalEncoder(OneToOneFeatureMixin, PrivateEncoder):
     """Encode categorical features as numbers of private categories.
 
-    Works like :class:`sklearn.preprocessing.OrdinalEncoder` with
-    ``handle_unknown="use_encoded_value"``, but the list of categories is differentially private.
+    A drop-in replacement for :class:`sklearn.preprocessing.OrdinalEncoder` with
+    ``handle_unknown="use_encoded_value"``. The list of categories is differentially private.
     Read more in the :ref:`User Guide <text_columns>`.
 
     Parameters
     ----------
     unknown_value : int or np.nan, default=-1
-        The code of categories that were not released: a negative integer or NaN, because a
-        category may have any other number.
+        The code of categories that were not released. It must be a negative integer or NaN, because
+        the codes of released categories are 0, 1, 2, ...
     encoded_missing_value : int or np.nan, default=np.nan
         The code of missing values if they were released as a category: a negative integer or NaN.
+        Missing values that were not released get `unknown_value`.
     dtype : number type, default=np.float64
-        The type of the output. Types that have no NaN require integer codes above.
+        The dtype of the output. Integer dtypes have no NaN, so they require negative integers for
+        `unknown_value` and `encoded_missing_value`.
 
     See Also
     --------
-    sklearn.preprocessing.OrdinalEncoder : The encoder without privacy.
+    sklearn.preprocessing.OrdinalEncoder : Encode categories without privacy.
     DPOneHotEncoder : Encode categories as indicators instead of numbers.
-    DPKBinsDiscretizer : Encode numbers as the numbers of private bins.
+    DPKBinsDiscretizer : Encode numeric features by private bins.
     to_sklearn : Convert a fitted pipeline to plain scikit-learn.
 
     Examples
@@ -44,6 +46,8 @@ class DPOrdinalEncoder(OneToOneFeatureMixin, PrivateEncoder):
     >>> from dpq_sklearn import DPOrdinalEncoder
     >>> towns = np.array(["Bern"] * 500 + ["Basel"] * 300 + ["Ardez"])[:, None]
     >>> encoder = DPOrdinalEncoder(eps=1.0, random_state=0).fit(towns)
+    >>> encoder.categories_
+    [array(['Basel', 'Bern'], dtype=object)]
     >>> encoder.transform([["Basel"], ["Bern"], ["Ardez"]]).ravel()
     array([ 0.,  1., -1.])
     """

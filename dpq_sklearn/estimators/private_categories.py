@@ -30,19 +30,20 @@ _NO_TEXT = "\0no category was released"
 
 
 class PrivateEncoder(PrivateTransformer):
-    """Base of the encoders whose fitted state is a list of categories for each feature.
+    """Base class of the encoders that are fitted by private categories.
 
-    A subclass says how it encodes the numbers of categories (`_transform_rows`,
-    `_inverse_transform_rows`), and knows its counterpart in scikit-learn (`_plain`).
+    A subclass implements the encoding (`_transform_rows`, `_inverse_transform_rows`) and its
+    counterpart in scikit-learn (`_plain`).
 
     Parameters
     ----------
     categories : "private" or list of array-like, default="private"
-        "private" finds the categories of each feature privately. A list holds the public categories
-        of each feature: it costs nothing, and `fit` reads no row. Numbers must be sorted, and a
-        missing value must be the last one. Never take the list from the private rows.
+        "private" finds the categories of each feature privately. Alternatively, pass a list with
+        the public categories of each feature: they cost nothing, and `fit` reads no row. In each
+        array, numbers must be sorted, and a missing value must come last. Never compute the list
+        from the private rows.
     eps : float, default=1.0
-        Privacy budget of a fit, which the features share. With a smaller eps, a category needs
+        The privacy budget of a fit, which all features share. With a smaller eps, a category needs
         more records to be found. Public categories do not use it.
     delta : float, default=1e-6
         The fit is (eps, delta)-differentially private, and the features share delta as well. It
@@ -51,24 +52,25 @@ class PrivateEncoder(PrivateTransformer):
     Attributes
     ----------
     categories_ : list of ndarray
-        The released categories of each feature: numbers, then text, each in ascending order, then
-        NaN for missing values. The order does not depend on how frequent they are.
+        The released categories of each feature: numbers, then text, both in ascending order, then
+        NaN for missing values. The order does not depend on the frequencies.
     n_records_needed_ : ndarray of shape (n_features,)
-        The number of records with which a category of each feature is found with a probability of
-        at least 99%, from public facts. 0 for public categories.
+        The number of records that a category of each feature needs to be found with a probability
+        of at least 99%, computed from public facts. It is 0 for public categories.
 
     Notes
     -----
-    **Privacy.** Neighbours: datasets that differ by adding or removing one row, or with `groups`
-    one person, who counts once in each feature, with the category that most of their rows have.
+    **Privacy.** Neighbouring datasets differ by one added or removed row or, with `groups`, by one
+    person. A person counts once in each feature, with the most frequent category of their rows.
     `categories_` is an (eps, delta)-DP function of the rows given to `fit`, by optimal partition
-    selection (Desfontaines, Voss, Gipson, Mandayam 2022). There is no finite rho. What `transform`
-    returns for a row is *not* private. Every fit spends its budget again.
+    selection (Desfontaines, Voss, Gipson, Mandayam 2022). There is no finite rho. The output of
+    `transform` is *not* private: it shows the category of each row. Every fit spends its budget
+    again.
 
-    **Categories.** Text, numbers and booleans have categories: 1, 1.0 and True are the same one,
-    "1" is another. All missing values are one category, which has to be found like any other. A
-    category that was not released is unknown, in the rows given to `fit` too. The categories that
-    a dtype declares are not used.
+    **Categories.** Text, numbers and booleans can be categories. 1, 1.0 and True are the same
+    category, and "1" is another. All missing values together are one category, which has to be
+    found like any other. A category that was not released is unknown, even in the rows given to
+    `fit`. The encoder ignores categories that a dtype declares.
     """
 
     _parameter_constraints: dict = {  # noqa: RUF012

@@ -58,60 +58,71 @@ _DTYPES_OF_KINDS = {
 
 
 class PrivateQuantileTransformer(PrivateTransformer):
-    """Base of the transformers whose fitted state is a set of private quantiles per feature.
+    """Base class of the transformers that are fitted by private quantiles.
 
-    A subclass says which quantiles it wants (`_candidate_probabilities`), what it makes of them
-    (`_set_values`, `_private_values`), how it transforms rows (`_transform_rows`,
-    `_inverse_transform_rows`), and its counterpart in scikit-learn (`_plain`).
+    A subclass implements the choice of quantiles (`_candidate_probabilities`), the fitted
+    attributes (`_set_values`, `_private_values`), the transformation of rows (`_transform_rows`,
+    `_inverse_transform_rows`) and its counterpart in scikit-learn (`_plain`).
 
     Parameters
     ----------
     eps : float or None, default=1.0
-        Privacy budget of a fit. A smaller eps is more private and less accurate. Set it to None if
-        `rho` is given.
+        The privacy budget of a fit, which all features share. A smaller eps gives more privacy and
+        less accuracy. Set it to None if you set `rho`.
     delta : float, default=0.0
-        With ``delta > 0`` the fit is (eps, delta)-DP, which helps with many features.
+        With ``delta > 0``, the fit is (eps, delta)-differentially private, which is more accurate
+        if there are many features. Choose it well below 1 / number of rows. With 0, the fit is
+        eps-differentially private.
     rho : float or None, default=None
-        Budget in zero-concentrated DP, with ``eps=None``.
+        The privacy budget in zero-concentrated differential privacy (zCDP), instead of `eps` and
+        `delta`. It requires ``eps=None`` and ``delta=0``.
     bounds : None, pair, list of pairs or dict, default=None
-        Public bounds, never taken from the data: one pair ``(low, high)`` for all features, or
-        one for each, by position or name. None is an open end. Values outside are clipped. A dict
-        may omit features; a name that `X` does not have is an error, as in all parameters. Bounds
-        of dates are dates.
+        Public bounds of the values. Pass a pair ``(low, high)`` for all features, a list with a
+        pair for each feature, or a dict from feature names to pairs. None stands for a missing
+        bound, as in ``(0, None)``, or for a feature without bounds. `fit` clips values outside the
+        bounds. Features that are not in the dict have no bounds, and names that `X` does not have
+        raise an error. The bounds of dates are dates. Never compute bounds from the private rows.
     decimals : None, int, array-like, dict or "schema", default=None
-        The publicly known number of decimals, 0 for whole numbers and -3 for thousands: one for
-        all features, or one for each by position or name. Values are rounded to it. None means
-        that it is unknown. "schema" derives it from integer, boolean and date dtypes: use it only
-        if the dtypes were declared, and not inferred from the values as by ``read_csv``. Dates and
-        durations count in days.
+        The publicly known number of decimals of the values: 0 for whole numbers, 2 for cents, -3
+        for thousands. Pass a number for all features, one number per feature, or a dict from
+        feature names to numbers. `fit` rounds the values to this precision. None means that the
+        precision is unknown. "schema" derives it from integer, boolean and date dtypes. Use
+        "schema" only if the dtypes were declared, and not inferred from the values as by
+        ``read_csv``. The decimals of dates and durations refer to days.
     prior : array-like, fitted transformer or None, default=None
         Public rows with the same columns, or an earlier release: a fitted transformer of this
-        package, the result of its `to_sklearn`, or a table of :func:`dp_describe`. The search for
-        the quantiles starts where the prior has them, at no cost; a wrong prior costs little
-        accuracy. Never pass a part of the private rows, or anything that was computed from them
-        without privacy. A transformer that scikit-learn has fitted is rejected: if its rows were
-        public, pass the rows.
+        package, the result of its `to_sklearn`, or a table of :func:`dp_describe`. The mechanism
+        then starts its search at the quantiles of the prior. This costs no budget, and a wrong
+        prior costs little accuracy. Never pass a part of the private rows, or anything that was
+        computed from them without privacy. A transformer that was fitted by scikit-learn is
+        rejected. If its rows were public, pass the rows.
     mechanism : {"aq", "agg_tree", "auto"}, default="aq"
-        The mechanism that finds the quantiles. "auto" chooses between AQ and noisy counts of the
-        few points that `decimals` and `bounds` leave, by public facts.
+        The mechanism that finds the quantiles.
+
+        - "aq": ApproximateQuantiles, for any column.
+        - "agg_tree": a tree of noisy counts, for columns in which `decimals` and `bounds` leave few
+          possible values. It does not accept a `prior`.
+        - "auto": "agg_tree" for features in which its expected error is clearly smaller, and "aq"
+          for all others. The choice depends on public facts only.
     resolution : int or None, default=None
-        The public grid has ``2**resolution`` cells. None is 40, and 24 for batches,
-        dask and Spark.
+        The public grid of each feature has about ``2**resolution`` cells, and the fit does not
+        distinguish values in the same cell. None means 40, or 24 for batches, dask and Spark.
 
     Attributes
     ----------
     n_rows_ : int or None
-        The number of rows, or of people with `groups`, released with noise. None if the fit drew
-        nothing from the data.
+        The noisy number of rows or, with `groups`, of people. None if the fit drew nothing from
+        the data.
     error_in_bins_ : ndarray of shape (n_features,)
-        The expected error of an edge of each feature, in bins; see :meth:`quality_report`.
+        The expected error of the edges of each feature, in bins: 0.5 means half a bin. See
+        :meth:`quality_report`.
 
     Notes
     -----
-    **Privacy.** Neighbours: datasets that differ by adding or removing one row, or with `groups`
-    one person, whose k rows weigh 1/k each. The fitted state is an (eps, delta)-DP (or rho-zCDP)
-    function of the rows given to `fit`. What `transform` returns for a row is *not* private: it
-    tells the bin or the rank of that row. Every fit spends its budget again.
+    **Privacy.** Neighbouring datasets differ by one added or removed row or, with `groups`, by one
+    person. Each of the k rows of a person has the weight 1/k. The fitted attributes are an
+    (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. The output of `transform` is
+    *not* private: it shows the bin or the rank of each row. Every fit spends its budget again.
     """
 
     _parameter_constraints: dict = {  # noqa: RUF012
@@ -269,18 +280,20 @@ class PrivateQuantileTransformer(PrivateTransformer):
         return {f"{n} {noun}": found for n, found in self._probabilities_by_number.items()}
 
     def quality_report(self):
-        """Return a table of the expected quality of the private quantiles of each feature.
+        """Return a table with the expected quality of the private quantiles of each feature.
 
-        It is computed from released numbers and public facts, so it may be shown to anyone who may
-        see the fitted transformer. A column with many missing values can be worse than it says.
+        The report is computed from released numbers and public facts. You can show it to everyone
+        who may see the fitted transformer. The error of a column with many missing values can be
+        larger than the report says.
 
         Returns
         -------
         report : pandas.DataFrame, or SmallTable if pandas is not installed
-            For each feature its name, its number of bins, the private edges between them, the
-            expected error of an edge in bins, a verdict in words, its precondition with the
-            released count, and advice if the feature is mostly noise. Equal edges make bins that
-            can hold no rows: the verdict counts the others.
+            A row for each feature, with these columns: "feature", its name; "bins", its number of
+            bins; "edges", the private edges between the bins; "error_in_bins", the expected error
+            of an edge in bins; "verdict", the quality in words, and the number of bins that can
+            hold rows if some edges are equal; "caveat", the released count and the assumptions of
+            the verdict; "advice", which steps would help if the feature is mostly noise.
         """
         check_is_fitted(self)
 

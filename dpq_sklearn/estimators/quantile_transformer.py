@@ -25,45 +25,52 @@ _ROWS_PER_BLOCK = 8192
 
 
 class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
-    """Map features to a uniform or normal distribution by private quantiles.
+    """Transform features to a uniform or normal distribution with private quantiles.
 
-    Works like :class:`sklearn.preprocessing.QuantileTransformer`, but the quantiles are
-    differentially private: `eps` is the cost of the whole `fit`, over all features and all
-    quantiles. Read more in the :ref:`User Guide <private_or_not>`.
+    A drop-in replacement for :class:`sklearn.preprocessing.QuantileTransformer` with
+    differentially private quantiles. `eps` is the privacy cost of the whole `fit`, over all
+    features and all quantiles. Read more in the :ref:`User Guide <private_or_not>`.
 
     Parameters
     ----------
     n_quantiles : int or "auto", default="auto"
-        The number of private quantiles, i / (n_quantiles + 1). More quantiles follow the data more
-        closely, with more noise in each. "auto" goes by the released number of rows.
+        The number of private quantiles of each feature, at least 2. Their probabilities are
+        i / (n_quantiles + 1). More quantiles follow the distribution more closely, but each of
+        them is noisier. "auto" chooses the number from the released number of rows.
     output_distribution : {"uniform", "normal"}, default="uniform"
         The distribution of the transformed features.
     copy : bool, default=True
-        False transforms in place where that is possible.
+        Whether to copy the input of `transform`. Set it to False to transform in place if the
+        input allows it.
 
     Attributes
     ----------
     n_quantiles_ : int
-        The number of private quantiles of each feature: `n_quantiles`, or the choice of "auto".
+        The number of private quantiles of each feature: `n_quantiles`, or the number that "auto"
+        chose.
     quantiles_ : ndarray of shape (n_knots, n_features)
-        The private distribution function of each feature: the values that `references_` belong
-        to. Beyond the outermost private quantiles it has exponential tails, cut off by bounds.
+        The private distribution function of each feature: the values at the probabilities
+        `references_`. Beyond the outermost private quantiles, it has exponential tails, which end
+        at the bounds. Dates are days since 1970-01-01.
     references_ : ndarray of shape (n_knots,)
-        The share of the data below each knot, from 0 to 1.
+        The probabilities of the rows of `quantiles_`, from 0 to 1.
     rank_error_ : ndarray of shape (n_quantiles, n_features)
-        The standard deviation of the number of rows below each quantile, from public facts (NaN
-        for ``mechanism="agg_tree"``).
+        The standard deviation of the number of rows below each private quantile, which is computed
+        from public facts. It is NaN for ``mechanism="agg_tree"`` unless `decimals` and `bounds`
+        leave few possible values.
 
     Notes
     -----
-    NaN are ignored by `fit` and kept by `transform`; infinities go to the ends.
+    **Missing values.** `fit` ignores NaN, and `transform` keeps them. Infinite values are mapped to
+    the ends of the output distribution.
 
     See Also
     --------
-    sklearn.preprocessing.QuantileTransformer : The transformer without privacy.
+    sklearn.preprocessing.QuantileTransformer : Transform features without privacy.
     DPKBinsDiscretizer : Bin features instead of mapping them to a distribution.
-    DPRobustScaler : Scale features by private medians and ranges.
-    DPQuantileDisplay : Draw the private distribution with its noise.
+    DPRobustScaler : Scale features by private medians and quantile ranges.
+    DPQuantileDisplay : Plot the private distribution function with its noise.
+    to_sklearn : Convert a fitted pipeline to plain scikit-learn.
 
     Examples
     --------
@@ -75,6 +82,10 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     >>> est = DPQuantileTransformer(eps=1.0, random_state=0).fit(X)
     >>> est.transform([[0.5], [1.0], [2.0]]).round(2).ravel()
     array([0.24, 0.5 , 0.75])
+    >>> est.inverse_transform([[0.5]]).round(1)
+    array([[1.]])
+    >>> est.n_quantiles_
+    15
     """
 
     _counterpart = QuantileTransformer

@@ -21,9 +21,9 @@ _MEDIAN = 0.5
 class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
     """Scale features by private medians and private quantile ranges.
 
-    Works like :class:`sklearn.preprocessing.RobustScaler`, but the median and the range of each
-    feature are differentially private: `eps` is the cost of the whole `fit`, over all features.
-    Read more in :ref:`Private models <private_logistic_regression>`.
+    A drop-in replacement for :class:`sklearn.preprocessing.RobustScaler` with differentially
+    private medians and quantile ranges. `eps` is the privacy cost of the whole `fit`, over all
+    features. Read more in :ref:`Private models <private_logistic_regression>`.
 
     Parameters
     ----------
@@ -32,39 +32,48 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
     with_scaling : bool, default=True
         Whether to divide by the private quantile range.
     quantile_range : (float, float), default=(25.0, 75.0)
-        The percentiles whose distance is the scale: ``0 < low < high < 100``.
+        The percentiles between which the quantile range is computed: ``0 < low < high < 100``. By
+        default, it is the interquartile range.
     copy : bool, default=True
-        False transforms in place where that is possible.
+        Whether to copy the input of `transform`. Set it to False to transform in place if the
+        input allows it.
     unit_variance : bool, default=False
-        Whether to divide the scale by that of a normal distribution, so that normal features
-        come out with a variance of about 1.
+        Whether to scale normally distributed features to a variance of about 1. The quantile range
+        is then divided by the quantile range of the standard normal distribution.
     clip : float or None, default=None
-        Clip transformed values to ``[-clip, clip]``, a public range that many private models
-        require. A row of d features then has a norm of at most ``clip * sqrt(d)``.
+        Clip the transformed values to ``[-clip, clip]``. Many private models require such a public
+        range: a row with d features then has a norm of at most ``clip * sqrt(d)``. None does not
+        clip.
 
     Attributes
     ----------
     center_ : ndarray of shape (n_features,) or None
-        The private median of each feature; None without centering.
+        The private median of each feature. None if ``with_centering=False``.
     scale_ : ndarray of shape (n_features,) or None
-        The private quantile range of each feature, 1 where it is zero; None without scaling.
+        The private scale of each feature: its quantile range, or 1 if the range is zero, divided by
+        the range of the standard normal distribution if ``unit_variance=True``. None if
+        ``with_scaling=False``.
     quantiles_ : ndarray of shape (n_quantiles, n_features)
-        The private quantiles that they are made of, in ascending order.
+        The private quantiles that `center_` and `scale_` are computed from, in ascending order.
+        Dates are days since 1970-01-01.
     references_ : ndarray of shape (n_quantiles,)
-        The share of the rows below each of them.
+        The probabilities of the rows of `quantiles_`.
     rank_error_ : ndarray of shape (n_quantiles, n_features)
-        The standard deviation of the number of rows below each quantile, from public facts (NaN
-        for ``mechanism="agg_tree"``).
+        The standard deviation of the number of rows below each private quantile, which is computed
+        from public facts. It is NaN for ``mechanism="agg_tree"`` unless `decimals` and `bounds`
+        leave few possible values.
 
     Notes
     -----
-    NaN are ignored by `fit` and kept by `transform`; infinities are clipped, or stay.
+    **Missing values.** `fit` ignores NaN, and `transform` keeps them. Infinite values stay infinite
+    unless `clip` is set.
 
     See Also
     --------
-    sklearn.preprocessing.RobustScaler : The transformer without privacy.
+    sklearn.preprocessing.RobustScaler : Scale features without privacy.
     DPQuantileTransformer : Map features to a uniform or normal distribution.
     DPKBinsDiscretizer : Bin features instead of scaling them.
+    to_sklearn : Convert a fitted pipeline to plain scikit-learn.
 
     Examples
     --------
@@ -76,6 +85,8 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
     >>> est = DPRobustScaler(eps=1.0, unit_variance=True, clip=3, random_state=0).fit(X)
     >>> est.transform([[100.0], [115.0], [1e6]]).round(1).ravel()
     array([0., 1., 3.])
+    >>> est.center_.round(), est.scale_.round()
+    (array([100.]), array([15.]))
     """
 
     _counterpart = RobustScaler
