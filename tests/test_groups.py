@@ -711,7 +711,7 @@ def test_plain_search_gives_groups_to_the_splitter_only(estimator, rng):
     assert len(private.ledger.records()) == 4
 
 
-LOST = "groups go to the splitter only: DPKBinsDiscretizer will be fitted without them"
+LOST = "groups go to the splitter only: DPKBinsDiscretizer will be fitted without groups"
 
 
 def plans(unit):

@@ -1,28 +1,29 @@
-"""Round numbers: decimal numbers of few digits, and how much grid measure each of them has.
+"""Round numbers: decimal numbers with few digits, and the grid measure of each of them.
 
-People write down round numbers (37, 0.25, 1e6), and many records may share one. Between two of
-them lie millions of empty cells, which would otherwise win against the one cell that the records
-are in.
+People write down round numbers (37, 0.25, 1e6), so many records may share a round number. Between
+two round numbers there are millions of empty cells. Without additional measure for round numbers,
+these cells would be drawn instead of the one cell that holds the records.
 
-Every decimal number of up to 13 digits has a *serial*: 0, 1, 2, ... from zero upwards. The serials
-of those with up to 12 digits are divisible by 10, of those with up to 11 by 100, and so on.
+Every decimal number of up to 13 digits has a *serial* number: 0, 1, 2, ... from zero upwards. The
+serials of numbers with up to 12 digits are divisible by 10, with up to 11 digits by 100, and so on.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-# The multiples of each power of ten share a tenth of the measure that all cells have without them.
-# None has more than a part of a decade or of a column: it would attract draws from around it.
-# Between bounds that leave not many of them, they may have a part of the column together, and more
-# if they are few: between 1 and 7 there are the points of a scale.
+# The multiples of each power of ten have a tenth of the measure that all cells have without them.
+# A single number has at most a small share of a decade and of a column, so that it does not attract
+# draws from the cells around it. If bounds leave few multiples, these may have a larger share of
+# the column together, and the largest share if there are at most 16: the integers between 1 and 7
+# are probably the points of a rating scale.
 ROUND_SHARE = 0.1
 MOST_OF_A_DECADE = 1 / 200
 MOST_OF_A_COLUMN = 1 / 4000
 MOST_TOGETHER = 0.07
 FEW = 16
 FEW_TOGETHER = 0.2
-# Round numbers that are less than this many cells apart have nothing to stand out from.
+# Round numbers that are fewer cells apart need no additional measure.
 _CELLS_BETWEEN = 100
 
 _MOST_DIGITS = 13
@@ -30,10 +31,10 @@ _SERIALS_A_DECADE = 9 * 10 ** (_MOST_DIGITS - 1)
 
 FIRST_POWER = -308
 POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(FIRST_POWER, 309)])
-# By the power, from -308 to 308: the float to multiply by, and that to divide by.
+# For each power from -308 to 308: the float to multiply by, and the float to divide by.
 _MULTIPLIERS = np.maximum(POWERS_OF_TEN, 1.0)
 _DIVISORS = _MULTIPLIERS[::-1].copy()
-# By the exponent of a float: the largest power of ten up to 2^exponent; subnormal floats have 0.
+# For each exponent of a float: the largest power of ten up to 2^exponent. Subnormal floats have 0.
 _MANTISSA_BITS = 52
 _EXPONENTS = np.ldexp(1.0, np.maximum(np.arange(2047) - 1023, -1022))
 _POWERS_OF_EXPONENTS = POWERS_OF_TEN.searchsorted(_EXPONENTS, side="right") - 1 + FIRST_POWER
@@ -43,14 +44,13 @@ _POWERS_OF_EXPONENTS = POWERS_OF_TEN.searchsorted(_EXPONENTS, side="right") - 1 
 class RoundNumbers:
     """The round numbers of several columns, and their measures.
 
-    Methods take the column of each number as `columns`, an index into the columns that broadcasts
-    with it.
+    The argument `columns` of the methods has the column of each number, and broadcasts with the
+    numbers.
     """
 
     first_decade: np.ndarray  # (n_columns,), the power of ten below which serials are linear
-    powers: np.ndarray  # (n_powers,), of ten, each 10 times the one before: serials with a measure
-    # are multiples of one of them
-    measures: np.ndarray  # (n_powers, n_columns), of a multiple of each power: whole numbers
+    powers: np.ndarray  # (n_powers,), ascending powers of ten: serials with a measure are multiples
+    measures: np.ndarray  # (n_powers, n_columns), the measure of a multiple of each power, int64
 
     def serials_below(self, values, columns):
         """Return the last serial below each value."""
@@ -71,16 +71,16 @@ class RoundNumbers:
         return np.einsum("p...,p...->...", multiples, self.measures[:, columns])
 
     def serials_at(self, begin, end, units, columns):
-        """Return the serials behind `begin` and up to `end` to which units of measure belong.
+        """Return the serials after `begin` and up to `end` to which units of measure belong.
 
-        The units 0, 1, ... are those of the multiples of the first power, then of the next, and so
-        on. All arrays have the shape (n,).
+        The units 0, 1, ... belong to the multiples of the first power, then to those of the next
+        power, and so on. All arrays have the shape (n,).
         """
         begins, ends = self._multiples_up_to(np.array((begin, end))).swapaxes(0, 1)
         measures = self.measures[:, columns]
 
-        of_powers = measures * (ends - begins)
-        before = of_powers.cumsum(axis=0) - of_powers
+        units_of_powers = measures * (ends - begins)
+        before = units_of_powers.cumsum(axis=0) - units_of_powers
         power = (before <= units).sum(axis=0) - 1
 
         found = power, np.arange(units.size)
@@ -88,10 +88,10 @@ class RoundNumbers:
         return multiples * self.powers[power]
 
     def _multiples_up_to(self, serials):
-        """Return for each power its last multiple up to each serial, divided by it.
+        """Return ``serial // power`` for all powers: (n_powers, *shape of the serials).
 
-        NumPy divides by one number several times as fast as by many, and rounding down in steps
-        comes to the same.
+        NumPy divides by a scalar several times as fast as by an array. Repeated division by 10,
+        rounded down, gives the same result.
         """
         multiples = np.empty((self.powers.size, *np.shape(serials)), dtype=np.int64)
         quotient = serials
@@ -103,33 +103,47 @@ class RoundNumbers:
 
 
 def round_numbers_of(*, smallest_exponent, cells_a_decade, n_cells, ends, is_lattice):
-    """Return the round numbers of columns with so many cells, in all and in a decade.
+    """Return the round numbers of columns.
 
-    The arguments have the shape (n_columns,). Decades are counted from `smallest_exponent`, a power
-    of two. `ends` are the lower edge of the first cell and the upper edge of the last one. All
-    points of a lattice are alike: it has no round numbers.
+    The arguments have the shape (n_columns,). `cells_a_decade` and `n_cells` are numbers of cells.
+    The scale is linear below two to the power `smallest_exponent`. `ends` are the lower edge of the
+    first cell and the upper edge of the last cell. All points of a lattice are alike, so a lattice
+    has no round numbers.
     """
     first_decade = np.floor(smallest_exponent * np.log10(2.0)).astype(np.int64)
+    powers = 10 ** np.arange(_MOST_DIGITS)
+    begin, end = (_serials_below(edges, first_decade) // powers[:, None] for edges in ends)
 
-    powers = 10 ** np.arange(_MOST_DIGITS)[:, None]
-    apart = cells_a_decade / _SERIALS_A_DECADE * powers
-    begin, end = (_serials_below(edges, first_decade) // powers for edges in ends)
-    cells_of_each = n_cells / np.maximum(end - begin, 1)
-
-    most_of_column = np.maximum(MOST_OF_A_COLUMN * n_cells, MOST_TOGETHER * cells_of_each)
-    most = np.minimum(most_of_column, MOST_OF_A_DECADE * cells_a_decade)
-    measures = np.minimum(ROUND_SHARE * apart, most)
-    of_few = np.minimum(apart, FEW_TOGETHER * cells_of_each)
-    measures = np.where(end - begin <= FEW, of_few, measures).astype(np.int64)
-    stands_out = np.minimum(apart, cells_of_each) >= _CELLS_BETWEEN
-    measures = np.where(stands_out & ~is_lattice, measures, 0)
-
-    first_power = int(measures.any(axis=1).argmax()) if measures.any() else _MOST_DIGITS - 1
-    return RoundNumbers(
-        first_decade=first_decade,
-        powers=10 ** np.arange(first_power, _MOST_DIGITS),
-        measures=measures[first_power:],
+    cells_a_serial = cells_a_decade / _SERIALS_A_DECADE
+    measures = _measures_of_multiples(
+        n_multiples=end - begin,
+        spacing=cells_a_serial * powers[:, None],
+        cells_a_decade=cells_a_decade,
+        n_cells=n_cells,
     )
+    measures[:, is_lattice] = 0
+
+    has_measure = measures.any(axis=1)
+    first = int(has_measure.argmax()) if has_measure.any() else _MOST_DIGITS - 1
+    return RoundNumbers(first_decade=first_decade, powers=powers[first:], measures=measures[first:])
+
+
+def _measures_of_multiples(*, n_multiples, spacing, cells_a_decade, n_cells):
+    """Return the measure of each multiple of a power of ten, (n_powers, n_columns).
+
+    `n_multiples` and `spacing` have the same shape: the number of multiples in a column, and the
+    mean number of cells from one to the next in a decade.
+    """
+    mean_spacing = n_cells / np.maximum(n_multiples, 1)
+
+    most_in_column = np.maximum(MOST_OF_A_COLUMN * n_cells, MOST_TOGETHER * mean_spacing)
+    most = np.minimum(most_in_column, MOST_OF_A_DECADE * cells_a_decade)
+    if_many = np.minimum(ROUND_SHARE * spacing, most)
+    if_few = np.minimum(spacing, FEW_TOGETHER * mean_spacing)
+    measures = np.where(n_multiples <= FEW, if_few, if_many).astype(np.int64)
+
+    is_sparse = np.minimum(spacing, mean_spacing) >= _CELLS_BETWEEN
+    return np.where(is_sparse, measures, 0)
 
 
 def _serials_below(values, first_decade):
@@ -144,14 +158,14 @@ def _serials_below(values, first_decade):
 
 
 def _powers_up_to(magnitudes):
-    """Return the largest power of ten up to each finite magnitude; -308 for the smallest ones."""
+    """Return the exponent of the largest power of ten up to each magnitude, at least -308."""
     powers = _POWERS_OF_EXPONENTS.take(magnitudes.view(np.int64) >> _MANTISSA_BITS)
-    # An octave holds at most one more power of ten.
+    # An octave contains at most one further power of ten.
     following = POWERS_OF_TEN.take(powers + (1 - FIRST_POWER), mode="clip")
     return powers + ((magnitudes >= following) & (powers < -FIRST_POWER))
 
 
 def times_ten_to(values, powers):
-    """Return values times powers of ten; powers below 1 divide, which rounds only once."""
+    """Return ``values * 10**powers``. Negative powers divide, so the result is rounded once."""
     index = powers - FIRST_POWER
     return values * _MULTIPLIERS.take(index) / _DIVISORS.take(index)

@@ -1,4 +1,4 @@
-"""Planning without data: how often a search will fit privately, and what that costs in total."""
+"""The plan of a search without data: the number of private fits, and their total cost."""
 
 import warnings
 from collections.abc import Collection
@@ -34,19 +34,19 @@ DRAWN = "without an int as random_state every candidate counts as the most expen
 
 @dataclass(frozen=True, repr=False)
 class SearchPlan:
-    """What a search will cost: `n_fits` private fits at most, for `total` at most."""
+    """The cost of a search: at most `n_fits` private fits, which cost at most `total`."""
 
     n_fits: int
     total: PrivacyLoss
-    reasons: tuple  # why the cost is not known exactly; empty if it is
-    losses: tuple  # of the fits one by one, at most
-    refusals: tuple  # of each ledger that cannot pay `total` now: what is left of it
-    ledger_notes: tuple = ()  # of each ledger that counts more eps for it than `total` states
-    voids: tuple = ()  # for each private step whose guarantee an upstream step invalidates
+    reasons: tuple  # why the cost is not known exactly, or empty
+    losses: tuple  # an upper bound of the cost of each fit
+    refusals: tuple  # a sentence for each ledger that cannot pay for all fits now
+    ledger_notes: tuple = ()  # a sentence for each ledger that counts more eps than `total` states
+    voids: tuple = ()  # a sentence for each private step with an invalidated guarantee
 
     @property
     def affordable(self):
-        """Whether the ledgers of the estimator can pay `total` now; True if there are none."""
+        """Whether the ledgers of the estimator can pay `total` now. True without ledgers."""
         return not self.refusals
 
     def __repr__(self):
@@ -69,8 +69,8 @@ def plan_search(
 ) -> SearchPlan:
     """Return the cost of a fit, a search or a cross-validation, without any data.
 
-    The plan also looks at the upstream steps of each private transformer: it says if one of them
-    learns from the private rows, as a scaler does, which invalidates the guarantee.
+    The plan also names upstream steps that learn from the private rows, such as a scaler, and so
+    invalidate the guarantee of a private transformer.
 
     Parameters
     ----------
@@ -78,15 +78,15 @@ def plan_search(
         A GridSearchCV or RandomizedSearchCV, or a Pipeline or other estimator.
     cv : int, cross-validation generator, iterable or None, default=None
         The folds of a cross-validation of `estimator`, as for
-        :func:`sklearn.model_selection.cross_validate`. None is a single call of ``fit``.
+        :func:`sklearn.model_selection.cross_validate`. None plans a single call of ``fit``.
     n_features : int or None, default=None
-        The number of columns of the data. Without it the eps of the plan is exact and its rho is
-        an upper bound; transformers with ``delta > 0`` need it.
+        The number of columns of the data. Without it, the eps of the plan is exact and its rho is
+        an upper bound. It is required for transformers with ``delta > 0``.
     groups : object, default=None
-        The `groups` that the search or the cross-validation will be given; their values are not
-        read. scikit-learn passes them to the splitter only, unless a step requests them by metadata
-        routing: a warning names the private steps that do not, because their fits protect rows and
-        not people.
+        The `groups` that you will pass to the search or the cross-validation. Their values are not
+        read. scikit-learn passes groups to the splitter only, unless a step requests them by
+        metadata routing. A warning names the private steps that do not request them, because their
+        fits protect rows and not people.
     row_wise : list of functions and names of steps, default=()
         Functions of a FunctionTransformer, and steps of a Pipeline, that compute each row of their
         output from one row. Other functions are assumed to learn from the rows.
@@ -94,16 +94,17 @@ def plan_search(
     Returns
     -------
     plan : SearchPlan
-        `n_fits` is the number of private fits, `total` their cost, and `affordable` says whether
-        the ledger of the estimator can pay for it. `voids` has a sentence for each private step
-        whose guarantee an upstream step invalidates. :meth:`PrivacyLedger.check` accepts a plan.
+        `n_fits` is the number of private fits, `total` is their cost, and `affordable` says whether
+        the ledger of the estimator can pay for them. `voids` has a sentence for each private step
+        with a guarantee that an upstream step invalidates. :meth:`PrivacyLedger.check` accepts a
+        plan.
 
     Notes
     -----
-    A search costs nothing more if you fit the private transformer once before it, wrap it in
-    :class:`sklearn.frozen.FrozenEstimator`, and search only the steps after it. A
-    RandomizedSearchCV without an int as `random_state` is planned as if it drew its most expensive
-    candidate every time. A Pipeline with ``memory=`` reuses fits, so its plan is an upper bound.
+    To avoid the cost of a search, fit the private transformer once, wrap it in
+    :class:`sklearn.frozen.FrozenEstimator`, and search only the steps after it. The plan of a
+    RandomizedSearchCV without an int as `random_state` assumes that every candidate is the most
+    expensive one. A Pipeline with ``memory=`` reuses fits, so its plan is an upper bound.
 
     See Also
     --------
@@ -154,12 +155,12 @@ def plan_search(
 
 
 def _warn_of_lost_groups(estimator, cv, groups):
-    """Warn of private steps that are fitted without the groups of a search.
+    """Warn of private steps that will be fitted without the groups of a search.
 
-    A splitter that keeps groups together shows that there will be some.
+    A splitter that requires groups shows that the search will be given groups.
     """
     is_search = isinstance(estimator, (GridSearchCV, RandomizedSearchCV))
-    if not is_search and cv is None:  # a single fit takes groups itself
+    if not is_search and cv is None:  # a single fit accepts groups itself
         return
 
     splitters = [cv, estimator.cv] if is_search else [cv]
@@ -170,10 +171,10 @@ def _warn_of_lost_groups(estimator, cv, groups):
     if names:
         warnings.warn(
             f"groups go to the splitter only: {', '.join(dict.fromkeys(names))} will be fitted "
-            'without them, which protects rows and not people, and which privacy_unit="person" '
-            "refuses. Pass them by the name of the step too (step__groups), or request them by "
-            "set_fit_request(groups=True) with metadata routing enabled, which ends this warning; "
-            'or set privacy_unit="row" if rows are meant.',
+            "without groups, so the fits protect rows and not people, or raise with "
+            'privacy_unit="person". Pass groups to the step as well (step__groups), or enable '
+            "metadata routing and call set_fit_request(groups=True), which ends this warning. "
+            'Set privacy_unit="row" to protect rows.',
             stacklevel=3,
         )
 
@@ -184,7 +185,7 @@ def _asks_for_groups(splitter):
 
 
 def _loses_groups(private):
-    """Return whether a private step inside a search gets no groups, and nobody said so."""
+    """Return whether a private step gets no groups in a search, although it may need them."""
     if getattr(private, "privacy_unit", "row") == "row":
         return False
     is_requested = bool(private.get_metadata_routing().fit.requests.get("groups"))
@@ -192,20 +193,20 @@ def _loses_groups(private):
 
 
 def _voids(estimator, row_wise):
-    """Yield a sentence for each private step whose guarantee an upstream step invalidates."""
+    """Yield a sentence for each private step with a guarantee that an upstream step invalidates."""
     parts = parts_of(estimator, is_fitted=False, row_wise=row_wise)
     voided = {part.name: part for part in parts if part.upstream and is_private(part.estimator)}
     for part in voided.values():
         yield part.void_in_words()
 
 
-# What PrivacyLedger.check takes beside costs.
+# PrivacyLedger.check accepts plans and estimators besides losses.
 planned_losses.register(SearchPlan, lambda plan: plan.losses)
 planned_losses.register(BaseEstimator, lambda estimator: plan_search(estimator).losses)
 
 
 class PlannedFit(NamedTuple):
-    """A private fit, or several that are not known one by one, and an upper bound of its cost."""
+    """A private fit, or several fits that are planned together, and an upper bound of the cost."""
 
     ledger: LedgerAccess | None
     loss: PrivacyLoss
@@ -213,12 +214,12 @@ class PlannedFit(NamedTuple):
     n_fits: int = 1
 
     def because(self, reason: str | None) -> "PlannedFit":
-        """Return this fit with one more reason why its cost is not known exactly, if given."""
+        """Return this fit with a further reason why its cost is not known exactly, if any."""
         return self if reason is None else self._replace(reasons=self.reasons | {reason})
 
 
 def planned_fits(estimator: Any, n_features: int | None) -> list[PlannedFit]:
-    """Return the private fits in one call of ``estimator.fit``; raise if they are not known."""
+    """Return the private fits in one call of ``estimator.fit``; raise if they are unknown."""
     if is_private(estimator):
         return [_private_fit(estimator, n_features)]
     if _is_search(estimator):
@@ -228,7 +229,7 @@ def planned_fits(estimator: Any, n_features: int | None) -> list[PlannedFit]:
 
     steps = steps_of(estimator, n_features, is_fitted=False)
     if why := why_unknown(estimator, steps):
-        raise UnknownFits(f"{why}; plan the inner estimator, with the cv that it meets.")
+        raise UnknownFits(f"{why}; plan the inner estimator with its cv instead.")
     return [
         fit.because(step.note)
         for step in steps
@@ -249,7 +250,7 @@ def _folds_of(search, candidates):
 
 def _private_fit(transformer, n_features):
     """Return the fit of a private transformer."""
-    loss = transformer._planned_loss(n_features=n_features)  # None: of any number of columns
+    loss = transformer._planned_loss(n_features=n_features)  # None: for any number of columns
     if getattr(transformer, "random_state", None) is not None:
         loss = replace(loss, os_randomness=False)
 
@@ -258,7 +259,7 @@ def _private_fit(transformer, n_features):
 
 
 def _one_of(candidates, reason):
-    """Return the fits of one of several candidates, not known which: the `reason`."""
+    """Return an upper bound of the fits of one candidate; `reason` says why it is unknown."""
     if all(fits == candidates[0] for fits in candidates):
         return candidates[0]
 
@@ -276,11 +277,11 @@ def _one_of(candidates, reason):
 
 
 def _candidates(search, n_features):
-    """Return the fits of each candidate; if draws are not known, those of the dearest for all."""
+    """Return the fits of each candidate, or of the most expensive one if draws are unknown."""
     if isinstance(search, GridSearchCV):
         return _fits_of_settings(search.estimator, ParameterGrid(search.param_grid), n_features)
 
-    # A RandomState draws other candidates once it has been used, so a plan cannot know them.
+    # The candidates that a RandomState draws depend on its earlier use, so they are unknown.
     seed = search.random_state if isinstance(search.random_state, Integral) else None
     draws = ParameterSampler(search.param_distributions, search.n_iter, random_state=seed)
     if seed is not None:
@@ -296,34 +297,52 @@ def _fits_of_settings(estimator, settings, n_features):
 
 
 def _dearest_values(estimator, space):
-    """Return the parameters that may change the cost: their values, of a range the upper end."""
-    steps = estimator.get_params(deep=True) | {"": estimator}
-    replaces_steps = holds_private(space)
+    """Return the parameters of a search that may change the cost, with their costliest values."""
+    names = _parameters_of_private_steps(estimator, space)
+    dearest = {name: _dearest_of_parameter(name, space[name]) for name in names}
 
-    dearest = {}
-    for name, values in space.items():
-        owner, _, unit = name.rpartition("__")
-        if not replaces_steps and not holds_private(steps.get(owner)):
-            continue
-
-        low, high = values.support() if hasattr(values, "support") else (-np.inf, np.inf)
-        if not hasattr(values, "rvs"):
-            dearest[name] = values
-        elif high - low < np.inf and unit in ("eps", "rho"):
-            dearest[name] = [high, (low + high) / 2]  # the second shows that the cost is not fixed
-        else:
-            raise _unknown_dearest(name)
-
-    ranges = [name for name in dearest if hasattr(space[name], "rvs")]
-    if ranges and not all(map(_costs_grow, with_settings(estimator, ParameterGrid(dearest)))):
-        raise _unknown_dearest(ranges[0])
+    distributions = [name for name in names if _is_distribution(space[name])]
+    if distributions:
+        candidates = with_settings(estimator, ParameterGrid(dearest))
+        if not all(map(_cost_increases_with_budget, candidates)):
+            raise _unknown_dearest(distributions[0])
     return dearest
 
 
-def _costs_grow(estimator):
-    """Return whether more eps, or rho, costs more of everything, as it decides nothing else.
+def _parameters_of_private_steps(estimator, space):
+    """Return the names of the parameters in `space` that may change the cost.
 
-    With a delta it decides which account is used, and with "auto" which mechanism.
+    These are the parameters of private steps, or all parameters if the search replaces steps.
+    """
+    if holds_private(space):
+        return list(space)
+    steps = estimator.get_params(deep=True) | {"": estimator}
+    return [name for name in space if holds_private(steps.get(name.rpartition("__")[0]))]
+
+
+def _dearest_of_parameter(name, values):
+    """Return the values of a parameter to plan with: a list itself, or the end of a distribution.
+
+    The second value for a distribution shows that the cost is not fixed.
+    """
+    if not _is_distribution(values):
+        return values
+
+    low, high = values.support() if hasattr(values, "support") else (-np.inf, np.inf)
+    is_budget = name.rpartition("__")[2] in ("eps", "rho")
+    if not is_budget or not high - low < np.inf:
+        raise _unknown_dearest(name)
+    return [high, (low + high) / 2]
+
+
+def _is_distribution(values):
+    return hasattr(values, "rvs")
+
+
+def _cost_increases_with_budget(estimator):
+    """Return whether a larger eps, or rho, increases the cost of all private steps.
+
+    With a delta the budget also decides which composition is used, and with "auto" which mechanism.
     """
     return not any(
         getattr(private, "delta", 0) > 0 or getattr(private, "mechanism", None) == "auto"
@@ -333,6 +352,6 @@ def _costs_grow(estimator):
 
 def _unknown_dearest(name):
     return ValueError(
-        "random_state of RandomizedSearchCV must be an int for a plan if it is not known "
-        f"which candidates cost most, as with the distribution of {name!r}."
+        "random_state of RandomizedSearchCV must be an int for a plan if the most expensive "
+        f"candidates are unknown, as with the distribution of {name!r}."
     )

@@ -1,73 +1,83 @@
-"""How the errors of draws add up along a tree of quantiles, and which draws deserve most budget.
+"""How the errors of draws add up in a tree of quantiles, and how levels should share the budget.
 
-Public facts only, and nothing that privacy rests on: `aq` scales what it gets here to the budget.
+The functions use public facts only. The privacy guarantee does not depend on them, because `aq`
+scales the pattern of the levels to the budget.
 """
 
 from functools import lru_cache
 
 import numpy as np
 
-# The first draw has to find the data, which variances do not know. On tables of few rows so much
-# more lowers errors by up to a tenth; where data are plenty, it costs less than a hundredth.
+# The first draw has to find the data, which the variances do not show. On small tables this factor
+# lowers the errors by up to a tenth. On large tables it raises them by less than a hundredth.
 MORE_FOR_THE_ROOT = 1.2
 
 
 @lru_cache(maxsize=256)  # features mostly have equal quantiles
 def level_pattern(nodes, norm):
-    """Return the eps of levels in proportion, the least of them 1, and that of early leaves.
+    """Return the relative eps of all levels, of which the least is 1, and of early leaves, or 0.
 
-    A budget limits the `norm` of the eps that a record meets: their sum, or the sum of squares.
-    With A what a level adds to the variances of all quantiles at eps = 1, the sum of all A / eps^2
-    is least where eps^(norm + 2) is proportional to A. An early leaf spends what the last two
-    levels do together. So these and the early leaves count as one level, whose share they divide.
+    A budget limits the `norm` of the eps that a record meets: their sum, or the root of the sum of
+    their squares. If a level adds A / eps^2 to the variances of the quantiles, the sum over all
+    levels is least if eps^(norm + 2) is proportional to A. An early leaf may spend as much as the
+    last two levels together, so these two levels and the early leaves get the budget of one level.
     """
-    shares = np.eye(nodes[-1].depth + 2)  # the last one is that of early leaves
-    own = [shares[-1 if node.is_early else node.depth] for node in nodes]
-    *levels, early = sum(rank_variances(nodes, own))
+    variances, early_variance = _variances_by_level(nodes)
 
-    # What levels and early leaves spend: eps to the power `norm`.
+    # The spending of a level is eps to the power `norm`.
     power = norm / (norm + 2)
-    spent = np.array(levels) ** power
-    spent_early = 0.0
-    if early > 0:
-        both = spent[-2:].sum()
-        spent_early = (both ** (1 / power) + early) ** power
-        spent[-2:] *= spent_early / both
-    spent[0] *= MORE_FOR_THE_ROOT
+    spending = variances**power
+    early_spending = 0.0
+    if early_variance > 0:
+        last_two = spending[-2:].sum()
+        early_spending = (last_two ** (1 / power) + early_variance) ** power
+        spending[-2:] *= early_spending / last_two
+    spending[0] *= MORE_FOR_THE_ROOT
 
-    least = spent.min()
-    return (spent / least) ** (1 / norm), (spent_early / least) ** (1 / norm)
+    least = spending.min()
+    return (spending / least) ** (1 / norm), (early_spending / least) ** (1 / norm)
+
+
+def _variances_by_level(nodes):
+    """Return what each level, and the early leaves, add to the variances of all ranks at eps = 1.
+
+    The variances are linear in those of the nodes, so vectors tell the levels apart.
+    """
+    *unit_of_level, unit_of_early = np.eye(nodes[-1].depth + 2)
+    own = [unit_of_early if node.is_early else unit_of_level[node.depth] for node in nodes]
+    *variances, early_variance = sum(rank_variances(nodes, own))
+    return np.array(variances), early_variance
 
 
 def expected_deviation(nodes, norm):
-    """Return the mean standard deviation of all ranks, if levels share an eps or norm of 1."""
+    """Return the mean standard deviation of all ranks for a total eps with a norm of 1."""
     levels, early = level_pattern(nodes, norm)
     total = np.linalg.norm(levels, norm)
-    eps = [(early if node.is_early else levels[node.depth]) / total for node in nodes]
-    return float(np.sqrt(rank_variances(nodes, [1 / of_node**2 for of_node in eps])).mean())
+    eps_of_nodes = [(early if node.is_early else levels[node.depth]) / total for node in nodes]
+    return float(np.sqrt(rank_variances(nodes, [1 / eps**2 for eps in eps_of_nodes])).mean())
 
 
 def rank_variances(nodes, own):
     """Return the variances of the ranks of all quantiles, if ``own[i]`` is 1 / eps^2 of node i.
 
-    A draw has errors of its own (`own_covariances`). To each comes the error of its target: q of
-    that of the node's upper end and 1 - q of that of its lower end. So the variances of the two
-    ends and their covariance are all that a node needs to know.
+    The error of a quantile is the error of its draw (`own_covariances`) plus the error of its
+    target, which is q times the error of the node's upper end plus 1 - q times the error of its
+    lower end. So a node needs the variances and the covariance of its two ends.
     """
     end = 1 + max(node.indices[-1] for node in nodes)
     covariances = {(0, 0): 0.0, (0, end): 0.0, (end, end): 0.0}
 
     for node, own_of_node in zip(nodes, own, strict=True):
-        of_low = covariances[node.below, node.below]
-        of_high = covariances[node.above, node.above]
-        of_both = covariances[node.below, node.above]
+        low = covariances[node.below, node.below]
+        high = covariances[node.above, node.above]
+        both = covariances[node.below, node.above]
 
         known = (node.below, *node.indices, node.above)
         q = (0.0, *node.q, 1.0)
-        for (i, j), of_draw in own_covariances(node.q).items():
-            inherited = (1 - q[i]) * (1 - q[j]) * of_low + q[i] * q[j] * of_high
-            inherited = inherited + (q[i] * (1 - q[j]) + (1 - q[i]) * q[j]) * of_both
-            covariances[known[i], known[j]] = inherited + of_draw * own_of_node
+        for (i, j), covariance in own_covariances(node.q).items():
+            inherited = (1 - q[i]) * (1 - q[j]) * low + q[i] * q[j] * high
+            inherited = inherited + (q[i] * (1 - q[j]) + (1 - q[i]) * q[j]) * both
+            covariances[known[i], known[j]] = inherited + covariance * own_of_node
 
     return [covariances[index, index] for index in range(1, end)]
 
@@ -76,13 +86,13 @@ def rank_variances(nodes, own):
 def own_covariances(q):
     """Return the covariances of the errors in rank of one draw with eps = 1.
 
-    Keys are numbers of what is known after the draw: 0 is the lower end of the node, which has no
-    error of the draw, then come its one or two quantiles, then the upper end. What no child needs
-    is left out.
+    The keys are pairs of indices into (lower end, one or two quantiles, upper end). The draw adds
+    no error to the ends. Pairs that no child node needs are left out.
 
-    The density of all errors at once is proportional to exp(-D / 2), with their distance D
-    (`engine.pairs`). One error is two-sided exponential. Of two, D has a gamma distribution with a
-    mean square of 48, and the errors are spread evenly over the polygon of all with the same D.
+    The joint density of the errors is proportional to exp(-D / 2) with the distance D
+    (`engine.pairs`). A single error has a two-sided exponential distribution. For two errors D has
+    a gamma distribution with a mean square of 48, and the errors are uniform on the polygon of
+    equal D.
     """
     if len(q) == 1:
         return {(0, 1): 0.0, (1, 1): 8 * max(q[0], 1 - q[0]) ** 2, (1, 2): 0.0}
@@ -94,8 +104,8 @@ def own_covariances(q):
 def _moments_of_polygon(q1, q2):
     """Return the means of a^2, a b and b^2 over all errors a and b with a distance of at most 1.
 
-    The corners of this polygon are what a record more or less in one of the three parts makes of
-    no error; but if a part has more than half, its records do not reach the border.
+    A corner of this polygon is the pair of errors that one record more, or less, in one of the
+    three ranges causes. A range with more than half of the weight has no corner.
     """
     reaches_border = np.array((q1, q2 - q1, 1 - q2)) <= 0.5
     corners = np.array([(1 - q1, 1 - q2), (-q1, 1 - q2), (-q1, -q2)])[reaches_border]
