@@ -1,11 +1,12 @@
 """AggTree: quantiles from a tree of noisy counts over the whole grid.
 
-The grid is cut into `branching` equal parts, each of these again, and so on for `height` levels;
-every part's count gets noise. The counts contradict each other until they are made consistent,
-which also averages noise away; then a quantile is found by walking down from the root.
+The grid is divided into `branching` equal ranges, each of these is divided again, and so on for
+`height` levels. The count of every range gets noise. The noisy counts contradict each other until
+they are made consistent, which also reduces the noise. A walk down from the root then finds each
+quantile.
 
-On a *short lattice*, where bounds leave few points, the leaves are these points. Then the counts
-serve all quantiles at once, and how far off they are does not depend on the data.
+If bounds leave few points of a lattice, it is a *short lattice*, and the points are the leaves.
+Then the error of the quantiles does not depend on the data.
 """
 
 import math
@@ -21,16 +22,16 @@ from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.protocol import Mechanism
 
-# A lattice with more points is not short.
+# The largest number of points of a short lattice.
 MOST_POINTS = 2**12
 _MOST_LEVELS = 6
-# How far off consistent counts are is simulated once, with numbers that are always the same.
+# The error of consistent counts is simulated with a fixed seed and this number of trials.
 _SIMULATED = 64
 
 
 @dataclass(frozen=True)
 class AggregateTree(Mechanism):
-    """The AggTree mechanism; `n_points` are those of the short lattice that it is for, or None."""
+    """The AggTree mechanism; `n_points` is the size of its short lattice, or None."""
 
     takes_priors = False
 
@@ -39,25 +40,25 @@ class AggregateTree(Mechanism):
     n_points: int | None = None
 
     def for_points(self, n_points):
-        """Return the tree for a lattice of so many points; it is this one if that is not short."""
+        """Return the tree for a lattice of `n_points` points, or this tree if it is not short."""
         return self if n_points is None or n_points > MOST_POINTS else _ShortTree(n_points=n_points)
 
     def draw(self, ranks, probabilities, budgets, randomness, priors=None):
-        """Return the cells that noisy counts lead to.
+        """Return the cells of the quantiles of the noisy counts.
 
         Privacy
         -------
-        Neighbours differ in one record, which is counted once on each level: its weights in the
-        counts of a level sum to at most one record. Each level has an equal share of the budget
-        (`CountNoise`). What follows the noise uses the noisy counts only.
+        Neighbours differ in one record. Each level counts the record once: its weights in the
+        counts of a level sum to at most one record. All levels have equal shares of the budget
+        (`CountNoise`). The later steps use the noisy counts only.
         """
         cells = []
-        for column, (of_column, budget) in enumerate(zip(probabilities, budgets, strict=True)):
+        for column, (wanted, budget) in enumerate(zip(probabilities, budgets, strict=True)):
             tree = self.for_budget(budget)
             counts = tree_counts(ranks, column, tree.height, tree.branching)
             noisy = [level + tree._noise(budget, level.size).draw(randomness) for level in counts]
             edges = first_cells_of_leaves(ranks.grid, column, noisy[-1].size)
-            cells.append(walk_down(consistent(noisy), of_column, edges))
+            cells.append(walk_down(consistent(noisy), wanted, edges))
         return cells
 
     def for_budget(self, budget):
@@ -84,7 +85,7 @@ class AggregateTree(Mechanism):
         return np.full(len(probabilities), np.nan)  # depends on the data
 
     def typical_error(self, probabilities, budget):
-        """Return the standard deviation of the noise of a leaf's count."""
+        """Return the standard deviation of the noise in the count of a leaf."""
         try:
             return self._noise(budget, self.branching**self.height).deviation()
         except BudgetTooSmall:
@@ -93,31 +94,32 @@ class AggregateTree(Mechanism):
 
 @dataclass(frozen=True)
 class _ShortTree(AggregateTree):
-    """AggTree over the points of a short lattice, as high as suits the budget."""
+    """AggTree over the points of a short lattice, with the best height for the budget."""
 
     def for_budget(self, budget):
-        """Return the tree whose ranks are off by the least."""
+        """Return the tree with the least error in rank."""
         height, branching = _best_tree(self.n_points, budget.norm)
         return replace(self, height=height, branching=branching)
 
     def rank_deviations(self, probabilities, budget):
         tree = self.for_budget(budget)
         deviation = tree._noise(budget, tree.branching**tree.height).deviation()
-        of_unit = [deviation_of_unit_noise(tree.height, tree.branching, q) for q in probabilities]
-        return deviation * np.array(of_unit)
+        relative = [deviation_of_unit_noise(tree.height, tree.branching, q) for q in probabilities]
+        return deviation * np.array(relative)
 
     typical_error = Mechanism.typical_error
 
 
 @lru_cache(maxsize=1024)
 def _best_tree(n_points, norm):
-    """Return the height and the branching whose median is off by the least; public facts alone."""
+    """Return the height and the branching with the least error of the median; public."""
     trees = {}
     for height in range(1, _MOST_LEVELS + 1):
         branching = 2
         while branching**height < n_points:
             branching += 1
-        # Levels share the budget: eps in equal parts, or rho, whose noise grows with the root.
+        # Levels share the budget equally: the noise grows with the height for eps, and with the
+        # square root of the height for rho.
         noise = height ** (1 / norm)
         trees[height, branching] = noise * deviation_of_unit_noise(height, branching, 0.5)
         if branching == 2:
@@ -127,10 +129,11 @@ def _best_tree(n_points, norm):
 
 @lru_cache(maxsize=4096)
 def deviation_of_unit_noise(height, branching, q):
-    """Return how far off the rank of a q-quantile is if all counts of a tree have unit noise.
+    """Return the deviation of the rank of a q-quantile if all counts of a tree have unit noise.
 
-    It is the error of the counts up to a leaf, less q of that of all counts: the root of its mean
-    square over all leaves, since nobody knows which of them has the quantile.
+    The error at a leaf is the error of the counts up to the leaf minus q times the error of the
+    total. The result is the root of its mean square over all leaves, because the leaf of the
+    quantile is unknown.
     """
     up_to = _errors_up_to_leaves(height, branching)
     squares = np.mean((up_to - q * up_to[:, -1:]) ** 2, axis=1)
@@ -149,22 +152,22 @@ def _errors_up_to_leaves(height, branching):
 
 
 def tree_counts(ranks, column, height, branching):
-    """Return the exact weights of each level, from the `branching` parts below the root down."""
+    """Return the exact weights of each level, from the `branching` children of the root down."""
     edges = first_cells_of_leaves(ranks.grid, column, branching**height)
     leaves = np.diff(ranks.weights_below(column, edges))
     return [leaves.reshape(branching**depth, -1).sum(axis=1) for depth in range(1, height + 1)]
 
 
 def leaf_edges(n_leaves, n_cells):
-    """Return the first cell of each leaf, and `n_cells`, if all have equally many."""
+    """Return the first cell of each leaf of equal size, and `n_cells`; (n_leaves + 1,)."""
     return np.arange(n_leaves + 1) * n_cells // n_leaves
 
 
 def first_cells_of_leaves(grid, column, n_leaves):
-    """Return the first cell of each leaf, and one past the last cell: (n_leaves + 1,).
+    """Return the first cell of each leaf, and one past the last cell; (n_leaves + 1,).
 
-    Leaves have equally many cells. On a lattice that is not short they are what they would be
-    without it, as most of its cells are far from zero.
+    Leaves have equally many cells. A lattice that is not short has the leaves that its column would
+    have without a lattice, because most cells of the lattice are far from zero.
     """
     first = int(grid.first[column])
     n_cells = int(grid.end[column]) - first
@@ -177,19 +180,20 @@ def first_cells_of_leaves(grid, column, n_leaves):
     )
     floats = make_grid([bounds])
     begin = int(floats.first[0])
-    of_floats = begin + leaf_edges(n_leaves, int(floats.end[0]) - begin)
-    edges = grid.cells_of(floats.lower_edges(of_floats, 0), column)
+    cells_of_floats = begin + leaf_edges(n_leaves, int(floats.end[0]) - begin)
+    edges = grid.cells_of(floats.lower_edges(cells_of_floats, 0), column)
     edges[0] = first
     edges[-1] = first + n_cells
     return edges
 
 
 def consistent(noisy):
-    """Return the counts nearest to the noisy ones (least squares) in which children add up.
+    """Return the least-squares estimate of the counts in which children sum to their parents.
 
-    Up the tree, each count is averaged with the sum of its children, weighted by their variances;
-    down the tree, what a count then has more than its children is shared among them (Honaker
-    2015; Hay, Rastogi, Miklau, Suciu 2010, Theorem 3). The root is not measured.
+    Up the tree, each count is averaged with the sum of its children, weighted by their variances.
+    Down the tree, the difference between a count and the sum of its children is divided equally
+    among the children (Honaker 2015; Hay, Rastogi, Miklau, Suciu 2010, Theorem 3). The root has no
+    noisy count.
     """
     estimates = [level.astype(np.float64) for level in noisy]
     branching = noisy[0].size
@@ -201,19 +205,20 @@ def consistent(noisy):
         estimates[level] = own_share * estimates[level] + (1 - own_share) * from_children
 
     for parents, children in pairwise(estimates):
-        children = children.reshape(-1, branching)  # a view, in which the estimates change
+        children = children.reshape(-1, branching)  # a view, so the next line changes estimates
         children += (parents - children.sum(axis=1))[:, None] / branching
     return estimates
 
 
 def walk_down(levels, probabilities, edges):
-    """Return the cell of each quantile: leaf by leaf from the left, linear inside the leaf.
+    """Return the cell of each quantile, interpolated linearly inside its leaf.
 
-    `levels` are consistent counts, (branching,), (branching^2,), ... and `edges` the first cells of
-    the leaves, and one more. The result has the shape of `probabilities`, (m,).
+    `levels` are consistent counts of the shapes (branching,), (branching^2,), ... `edges` are the
+    first cells of the leaves, and one past the last cell. The result has the shape of
+    `probabilities`, (m,).
 
-    At each level the walk goes to the first child at which the counts so far reach the rank still
-    wanted. That is monotone in the quantile, also where counts are negative.
+    At each level the walk goes to the first child at which the cumulative count reaches the
+    remaining rank. The result is monotone in the probability even if counts are negative.
     """
     branching = levels[0].size
     each = np.arange(len(probabilities))
@@ -223,7 +228,7 @@ def walk_down(levels, probabilities, edges):
     for level in levels:
         counts = level.reshape(-1, branching)[node]
         reached = np.cumsum(counts, axis=1)
-        wanted = np.minimum(wanted, reached.max(axis=1))  # consistent, but for rounding
+        wanted = np.minimum(wanted, reached.max(axis=1))  # equal except for rounding
         child = np.argmax(reached >= wanted[:, None], axis=1)
         count = counts[each, child]
         wanted = wanted - reached[each, child] + count

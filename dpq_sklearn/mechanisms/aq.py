@@ -1,10 +1,10 @@
 """AQ: the tree of quantiles and the walk through it (after Kaplan, Schnapp, Stemmer 2021).
 
-The middle quantile is estimated first; it splits the grid, and the other quantiles are found
-in the two halves in the same way. One record meets one node per level, not one per quantile, and
-the nodes of a level are drawn together. A node may also draw two quantiles at once and split in
-three: so there are fewer levels, among which the budget is shared. The tree is chosen by the errors
-that it promises, which are public, and by the time that it takes.
+The middle quantile is drawn first. It splits the column in two, and the other quantiles are drawn
+in the two halves in the same way. A record meets one node per level instead of one node per
+quantile. The nodes of a level are drawn together. A node may also draw a pair of quantiles and
+split its range in three. Then there are fewer levels to share the budget. The tree is chosen by its
+expected error, which is public, and by its running time.
 """
 
 from dataclasses import dataclass, replace
@@ -24,43 +24,43 @@ from dpq_sklearn.mechanisms.level_shares import expected_deviation, level_patter
 from dpq_sklearn.mechanisms.prior import guesses_of_nodes
 from dpq_sklearn.mechanisms.protocol import Mechanism
 
-# Trees with more levels of pairs promise less for several hundred quantiles only.
+# More levels of pairs lower the error for several hundred quantiles only.
 MOST_PAIR_LEVELS = 4
-# With more quantiles the search would take longer than the draws.
+# With more quantiles the search for a tree would take longer than the draws.
 MOST_SEARCHED = 512
-# A tree with pairs can take a fifth longer to draw: it must promise so much less error.
+# A tree with pairs can take 20% longer to draw, so its expected error must be 10% smaller.
 LEAST_GAIN_OF_PAIRS = 0.1
 
 
 class QuantileNode(NamedTuple):
-    """One draw to come: one or two quantiles between two that are known by then.
+    """A planned draw of one or two quantiles between two quantiles that are drawn before.
 
-    Quantiles count from 1; 0 and m + 1 are the ends of a column.
+    The quantiles of a column have the indices 1 to m. The indices 0 and m + 1 are its ends.
     """
 
     depth: int
-    indices: tuple[int, ...]  # one, or two of a pair node
+    indices: tuple[int, ...]  # one index, or two in a pair node
     below: int
     above: int
-    beyond: int  # the next one known beyond these, or -1: it tells the scale of an open end
-    probabilities: tuple[float, ...]  # which quantiles of the column are wanted
-    q: tuple[float, ...]  # which ones of what is between `below` and `above`
+    beyond: int  # the next quantile known beyond `below` or `above`, or -1: it tells a scale
+    probabilities: tuple[float, ...]  # of the quantiles in the whole column
+    q: tuple[float, ...]  # of the quantiles in the range from `below` to `above`
     is_leaf: bool
-    is_early: bool = False  # a leaf in the last level but one
+    is_early: bool = False  # a leaf in the second to last level
 
 
 @lru_cache(maxsize=1024)  # features mostly have equal quantiles
 def quantile_nodes(probabilities, n_pair_levels=0, drawn_first=None):
     """Return the nodes of a balanced tree over ascending `probabilities`, level by level.
 
-    Nodes of the last `n_pair_levels` levels draw two quantiles, if so many are left for them; what
-    a draw leaves is divided evenly. So the numbers that are left for the nodes of a level differ by
-    at most 1, and all leaves are in the last two levels. The right half of a tree is the mirror
-    image of the left one.
+    Nodes of the last `n_pair_levels` levels draw two quantiles if at least two are left in their
+    ranges. A draw divides the remaining quantiles evenly, so their numbers in the nodes of a level
+    differ by at most 1, and all leaves are in the last two levels. The right half of a tree is the
+    mirror image of the left half.
 
-    In nodes that reach to an end of the column, where no two quantiles tell a scale, the function
-    ``drawn_first(indices, below, above, known)`` may return others than the balanced tree has:
-    `known` has the probabilities of all `indices`, from 0 to m + 1.
+    ``drawn_first(indices, below, above, known)`` may replace the indices that the balanced tree
+    draws in nodes that reach to an end of the column and have no scale from two known quantiles.
+    `known` has the probabilities of all indices from 0 to m + 1.
     """
     known = (0.0, *probabilities, 1.0)
     end = len(probabilities) + 1
@@ -70,7 +70,7 @@ def quantile_nodes(probabilities, n_pair_levels=0, drawn_first=None):
 
     nodes = []
     ranges = [(0, 0, end, -1)]
-    for depth, below, above, beyond in ranges:  # which grow meanwhile
+    for depth, below, above, beyond in ranges:  # the loop appends to the list
         n_left = above - below - 1
         if n_left == 0:
             continue
@@ -108,9 +108,10 @@ def quantile_nodes(probabilities, n_pair_levels=0, drawn_first=None):
 
 
 def _drawn_together(below, n_left, most):
-    """Return which of `n_left` quantiles above `below` are drawn first: at most one or two.
+    """Return the one or two of the `n_left` quantiles above `below` that are drawn first.
 
-    They divide the others evenly. The outer parts get what is over: the lowest, then the highest.
+    They divide the other quantiles evenly. A remainder goes to the lowest range, then to the
+    highest range.
     """
     if most == 1 or n_left == 1:
         return (below + n_left // 2 + 1,)
@@ -121,31 +122,31 @@ def _drawn_together(below, n_left, most):
 
 @lru_cache(maxsize=256)
 def best_tree(probabilities, norm, drawn_first=None, least_gain=LEAST_GAIN_OF_PAIRS):
-    """Return the nodes of the tree that promises little error for budgets of this norm.
+    """Return the nodes of a tree with a small expected error for budgets of this norm.
 
-    The tree has pairs if they lower the error by the share `least_gain`. `drawn_first` is that of
-    `quantile_nodes`.
+    The tree has pairs if they lower the error by at least the share `least_gain`. `drawn_first` is
+    the argument of `quantile_nodes`.
     """
     singles = quantile_nodes(probabilities, drawn_first=drawn_first)
     if len(probabilities) > MOST_SEARCHED:
         return singles
 
-    def promised(nodes):
+    def error(nodes):
         return expected_deviation(nodes, norm)
 
     trees = [
         quantile_nodes(probabilities, n_pair_levels, drawn_first)
         for n_pair_levels in range(1, MOST_PAIR_LEVELS + 1)
     ]
-    with_pairs = min(trees, key=promised)
-    if promised(with_pairs) < (1 - least_gain) * promised(singles):
+    with_pairs = min(trees, key=error)
+    if error(with_pairs) < (1 - least_gain) * error(singles):
         return with_pairs
     return singles
 
 
-NODES_AT_ONCE = 1024  # with all that they look at they stay in the cache
+NODES_AT_ONCE = 1024  # so that their arrays fit into the CPU cache
 PAIRS_AT_ONCE = 128
-# Fewer nodes take less time if they are drawn with all others.
+# Drawing fewer nodes separately would take longer than drawing them with the others.
 FEWEST_ALIKE = 256
 
 
@@ -153,8 +154,9 @@ FEWEST_ALIKE = 256
 class Level:
     """Draws of one level of the trees of all columns, which are made together.
 
-    All are single ones, or all are pairs. Arrays have an entry for each quantile, of pairs for all
-    lower ones and then for all upper ones. The fields are those of `QuantileNode`.
+    Either all draws are single quantiles, or all are pairs. Arrays have an entry for each quantile;
+    for pairs, first for all lower and then for all upper quantiles. The fields are those of
+    `QuantileNode`.
     """
 
     is_of_pairs: bool
@@ -171,37 +173,35 @@ class Level:
     is_early: np.ndarray
 
     def draw(self, ranks, nodes, randomness):
-        """Draw a position in each of its nodes, and return the positions and their ranks."""
+        """Draw a position in each node, and return the positions and their ranks."""
         module = pairs if self.is_of_pairs else exponential
         return module.draw(ranks, nodes, randomness)
 
     def are_ends_released(self, n_quantiles):
-        """Return whether the lower and the upper end of each node is a quantile: (2, n).
+        """Return whether the lower and the upper end of each node is a drawn quantile, (2, n).
 
-        `n_quantiles` is that of each node's column.
+        `n_quantiles` has the number of quantiles in the column of each node.
         """
         return np.array((self.below > 0, self.above <= n_quantiles))
 
     def __getitem__(self, rows):
-        """Return some of the quantiles."""
-        arrays = {
-            name: of_all[rows] for name, of_all in vars(self).items() if name != "is_of_pairs"
-        }
+        """Return the level with these quantiles only."""
+        arrays = {name: array[rows] for name, array in vars(self).items() if name != "is_of_pairs"}
         return replace(self, **arrays)
 
     @classmethod
     def of(cls, draws):
-        """Return (column, eps, node) of draws, all single ones or all pairs, as one level."""
+        """Return a level of draws (column, eps, node), which are all single or all pairs."""
         n_together = len(draws[0][2].indices)
         columns, eps, nodes = zip(*draws * n_together, strict=True)
-        of_quantiles = [(node, part) for part in range(n_together) for _, _, node in draws]
+        quantiles = [(node, number) for number in range(n_together) for _, _, node in draws]
         return cls(
             is_of_pairs=n_together == 2,
             column=np.array(columns),
             eps=np.array(eps),
-            index=np.array([node.indices[part] for node, part in of_quantiles]),
-            probability=np.array([node.probabilities[part] for node, part in of_quantiles]),
-            q=np.array([node.q[part] for node, part in of_quantiles]),
+            index=np.array([node.indices[number] for node, number in quantiles]),
+            probability=np.array([node.probabilities[number] for node, number in quantiles]),
+            q=np.array([node.q[number] for node, number in quantiles]),
             **{
                 name: np.array([getattr(node, name) for node in nodes])
                 for name in ("depth", "below", "above", "beyond", "is_leaf", "is_early")
@@ -211,34 +211,34 @@ class Level:
 
 @lru_cache(maxsize=32)
 def levels_of_columns(mechanism, probabilities, budgets):
-    """Return the levels of the trees of all columns, from the roots down, large ones in pieces."""
+    """Return the levels of the trees of all columns from the roots down, large ones in chunks."""
     levels = {}
     for column, request in enumerate(zip(probabilities, budgets, strict=True)):
         for node, eps in zip(*mechanism.nodes_and_eps(*request), strict=True):
             draws = levels.setdefault((node.depth, len(node.indices)), [])
             draws.append((column, eps, node))
 
-    pieces = []
+    chunks = []
     for (_, n_together), draws in sorted(levels.items()):
         at_once = NODES_AT_ONCE if n_together == 1 else PAIRS_AT_ONCE
-        pieces += [Level.of(draws[at : at + at_once]) for at in range(0, len(draws), at_once)]
-    return pieces
+        chunks += [Level.of(draws[at : at + at_once]) for at in range(0, len(draws), at_once)]
+    return chunks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimates:
-    """The ends of columns, and all quantiles between them as soon as they are drawn.
+    """The ends of columns, and the quantiles that have been drawn so far.
 
-    Index 0 is the lower end of a column with m quantiles, 1 .. m are these, m + 1 is its upper end.
+    In a column with m quantiles, the indices 1 to m are the quantiles, and 0 and m + 1 the ends.
     """
 
     n_quantiles: np.ndarray  # (n_columns,)
-    positions: np.ndarray  # (n_columns, most quantiles + 2)
-    split_ranks: np.ndarray  # as many: the ranks of these positions, in ticks
+    positions: np.ndarray  # (n_columns, n_quantiles.max() + 2)
+    split_ranks: np.ndarray  # the ranks of the positions, in ticks; same shape
 
     @classmethod
     def before_the_first_draw(cls, ranks, n_quantiles):
-        """Return the ends alone."""
+        """Return estimates that consist of the ends only."""
         grid = ranks.grid
         per_cell = grid.positions_per_cell
         every = np.arange(n_quantiles.size)
@@ -252,11 +252,11 @@ class Estimates:
         return cls(n_quantiles=n_quantiles, positions=positions, split_ranks=split_ranks)
 
 
-def parts_alike(grid, level, estimates):
-    """Return a level, or two parts of it: nodes whose base measures have few segments, and others.
+def chunks_alike(grid, level, estimates):
+    """Return the level, or divide it into nodes with few pieces in their base measures and others.
 
-    All nodes that are drawn together take the time of those with the most segments. The parts
-    depend on what is released alone.
+    The time of nodes that are drawn together depends on the largest number of pieces. The division
+    depends on released values only.
     """
     if level.is_of_pairs or level.column.size < FEWEST_ALIKE:
         return [level]
@@ -272,14 +272,15 @@ def parts_alike(grid, level, estimates):
 
 
 def nodes_of_level(grid, level, estimates, rows, priors=None):
-    """Return the nodes of a level, whose ends are known when its turn comes.
+    """Return the nodes of a level, after all earlier levels have been drawn.
 
-    ``rows[i]`` is the row of `estimates` that belongs to node i of the level: its column in a
-    release. (The enumeration of the tests has a row for each history of draws.) `priors` has a
+    ``rows[i]`` is the row of `estimates` for the node i of the level. In a release it is the column
+    of the node. (The enumeration of the tests has a row for each history of draws.) `priors` has a
     `Prior` or None for each column.
 
-    What privacy rests on: of the data, a node depends on the positions drawn before and on their
-    ranks, and its base measure on the cells of these positions alone. Priors are public.
+    The privacy proof requires that a node depends on the data only through the positions that were
+    drawn before and their ranks, and its base measure only through the cells of these positions.
+    Priors are public.
     """
     column = level.column
     per_cell = grid.positions_per_cell
@@ -325,7 +326,7 @@ def nodes_of_level(grid, level, estimates, rows, priors=None):
 
 @lru_cache(maxsize=32)
 def measure_of_a_root(grid):
-    """Return the base measure of the first draw, without prior, of columns with one grid."""
+    """Return the base measure of the first draw for columns with the same grid and no prior."""
     is_open = np.array((grid.is_open_low[:1], grid.is_open_high[:1]))
     first = grid.first[:1]
     last = grid.end[:1] - 1
@@ -338,20 +339,21 @@ class ApproximateQuantiles(Mechanism):
     """The AQ mechanism."""
 
     def nodes(self, probabilities, norm):
-        """Return the nodes of a column, level by level: of the tree that promises least error."""
+        """Return the nodes of a column, level by level: the tree with the least expected error."""
         return best_tree(tuple(map(float, probabilities)), norm)
 
     def pattern(self, probabilities, norm):
-        """Return the eps of the levels that a record meets, as `level_pattern` does."""
+        """Return the relative eps of all levels and of early leaves, as `level_pattern` does."""
         return level_pattern(self.nodes(probabilities, norm), norm)
 
     def eps_of_levels(self, probabilities, budget):
-        """Return the eps of the levels that a record meets, and that of early leaves, or 0.
+        """Return the eps of all levels, and the eps of early leaves, or 0.
 
-        A record meets the last two levels or an early leaf, which gets what both levels spend.
+        A record meets either the last two levels or an early leaf, so an early leaf may spend as
+        much as the last two levels together.
         """
         levels, early = self.pattern(probabilities, budget.norm)
-        early = min(early, np.linalg.norm(levels[-2:], budget.norm))  # whatever the pattern is
+        early = min(early, np.linalg.norm(levels[-2:], budget.norm))  # for any pattern
 
         ideal = budget.before_rounding(len(probabilities))
         least = ideal.amount
@@ -366,63 +368,65 @@ class ApproximateQuantiles(Mechanism):
         return nodes, [early if node.is_early else levels[node.depth] for node in nodes]
 
     def draw(self, ranks, probabilities, budgets, randomness, priors=None):
-        """Return one cell for each of the ascending distinct quantiles of each column, ascending.
+        """Return the ascending cells of the ascending distinct quantiles of each column.
 
         Privacy
         -------
-        Neighbours differ in one record. With w its weight in a node, the node's draw costs it
-        w * eps (`exponential.draw`, `pairs.draw`), and its children have weights that sum to w. So
-        its weights in a level sum to at most 1, and if u of it meets early leaves, then 1 - u the
-        last two levels. The cost is at most u times that of a path to an early leaf, plus 1 - u
-        times that through all levels. So it is in zCDP, where a draw costs ``w^2 rho <= w rho``.
-        Base measures depend on cells that earlier draws released, which adaptive composition
-        allows, and on public priors.
+        Neighbours differ in one record. If the record has the weight w in a node, the draw of the
+        node costs it w * eps (`exponential.draw`, `pairs.draw`), and its weights in the children
+        sum to w. So the weights of the record in a level sum to at most 1. If it has the weight u
+        in early leaves, it has at most 1 - u in the other nodes of each of the last two levels. So
+        the cost is at most u times the cost of a path to an early leaf plus 1 - u times the cost of
+        a path through all levels. The same holds in zCDP, where a draw costs ``w^2 rho <= w rho``.
+        Base measures depend on public priors and on cells that earlier draws released, which
+        adaptive composition allows.
         """
-        request = tuple(tuple(map(float, of_column)) for of_column in probabilities), tuple(budgets)
-
-        n_quantiles = np.array([len(of_column) for of_column in probabilities])
+        probabilities = tuple(tuple(map(float, wanted)) for wanted in probabilities)
+        n_quantiles = np.array(list(map(len, probabilities)))
         estimates = Estimates.before_the_first_draw(ranks, n_quantiles)
-        for level in levels_of_columns(self, *request):
-            for part in parts_alike(ranks.grid, level, estimates):
-                nodes = nodes_of_level(ranks.grid, part, estimates, part.column, priors)
-                positions, split_ranks = part.draw(ranks, nodes, randomness)
-                estimates.positions[part.column, part.index] = positions
-                estimates.split_ranks[part.column, part.index] = split_ranks
+
+        for level in levels_of_columns(self, probabilities, tuple(budgets)):
+            for chunk in chunks_alike(ranks.grid, level, estimates):
+                nodes = nodes_of_level(ranks.grid, chunk, estimates, chunk.column, priors)
+                positions, split_ranks = chunk.draw(ranks, nodes, randomness)
+                estimates.positions[chunk.column, chunk.index] = positions
+                estimates.split_ranks[chunk.column, chunk.index] = split_ranks
 
         cells = estimates.positions // ranks.grid.positions_per_cell
         return [row[1 : n + 1] for row, n in zip(cells, n_quantiles, strict=True)]
 
     def cost(self, probabilities, budget):
-        """Return what `draw` costs: that of the more expensive path, by all levels or not."""
+        """Return the cost of `draw`: the cost of the most expensive path down the tree."""
         paths = self._eps_of_paths(probabilities, budget)
         n_draws = len(probabilities) * budget.n_segments
         costs = [exponential_cost(path, n_draws) for path in paths]
         return Cost(*map(max, zip(*costs, strict=True)))
 
     def events(self, probabilities, budget):
-        """Return the draws of the path that costs more in zCDP."""
+        """Return the draws of the path with the highest cost in zCDP."""
         paths = self._eps_of_paths(probabilities, budget)
         return [exponential_draw(eps) for eps in max(paths, key=np.linalg.norm)]
 
     def _eps_of_paths(self, probabilities, budget):
-        """Return the eps of the draws on each way down: by all levels, or to an early leaf."""
+        """Return the eps of the draws on each path: through all levels, or to an early leaf."""
         levels, early = self.eps_of_levels(probabilities, budget)
         return [levels, [*levels[:-2], early]] if early else [levels]
 
     def composed_budgets(self, probabilities, shares, eps, delta, count_eps=0.0):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
 
-        The nodes of a level are one bounded-range draw for a record, as its weights in them sum to
-        at most 1. So the levels of all columns are a sequence of draws, some of which are forks.
-        None if the errors of rounding could take more than half of eps.
+        The nodes of a level are a single bounded-range draw for a record, because the weights of
+        the record in them sum to at most 1. So the levels of all columns are a sequence of draws,
+        some of which are forks. Returns None if the reserve for rounding errors would exceed half
+        of eps.
         """
-        weights = np.sqrt(np.asarray(shares) / max(shares)).tolist()  # as zCDP would share
+        weights = np.sqrt(np.asarray(shares) / max(shares)).tolist()  # as in zCDP
 
         pattern = []
-        early_leaves = []  # 0 where there are none
-        # No column looks at another, so any order that keeps its levels in order is right.
-        for weight, of_column in sorted(zip(weights, probabilities, strict=True), reverse=True):
-            levels, early = self.pattern(of_column, norm=2)
+        early_leaves = []  # 0 for levels without early leaves
+        # Columns are independent, so any order is valid that keeps the levels of each in order.
+        for weight, wanted in sorted(zip(weights, probabilities, strict=True), reverse=True):
+            levels, early = self.pattern(wanted, norm=2)
             pattern += (weight * levels).tolist()
             early_leaves += [0.0] * len(levels)
             if early:

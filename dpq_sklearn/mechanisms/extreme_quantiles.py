@@ -1,9 +1,9 @@
-"""Extreme quantiles: AQ with trees in which the scale of the data is known before the tails.
+"""AQ for extreme quantiles: the trees draw quantiles that tell the scale before the tails.
 
-An extreme quantile lies far beyond most of the data. The base measure knows how far only if two
-other quantiles tell the scale. So trees are walked inside out, and a request for an extreme
-quantile draws a median and a quartile as well, unless it has quantiles like them. These helpers are
-not released.
+An extreme quantile lies far beyond most of the data. The base measure can estimate how far only if
+two other quantiles tell the scale. So the trees are walked inside out. A request for an extreme
+quantile also draws a median and a quartile, unless it includes similar quantiles. These helper
+quantiles are not released.
 """
 
 from functools import lru_cache
@@ -15,10 +15,10 @@ from dpq_sklearn.mechanisms.aq import LEAST_GAIN_OF_PAIRS, ApproximateQuantiles,
 
 # A quantile is extreme if less than this share of the records lies beyond it.
 EXTREME_TAIL = 0.125
-# Any quantile between these is as good as the median.
+# A quantile in this range can replace the median.
 CENTRE = (0.4, 0.6)
-# Pairs tell each other's scale, which errors in rank do not show: so in trees of few quantiles they
-# need not promise much less error than single draws.
+# The two quantiles of a pair tell each other's scale, which errors in rank do not show. So trees of
+# few quantiles have pairs even if these lower the expected error by little.
 LEAST_GAIN_IN_TAILS = 0.02
 MOST_IN_SHORT_TREES = 15
 
@@ -26,19 +26,19 @@ MOST_IN_SHORT_TREES = 15
 class DrawnQuantiles(NamedTuple):
     """The quantiles that are drawn for a request."""
 
-    probabilities: tuple[float, ...]  # ascending, with helpers
-    requested: np.ndarray  # the indices of the requested ones
+    probabilities: tuple[float, ...]  # ascending, including helpers
+    requested: np.ndarray  # the indices of the requested probabilities
 
 
 class TailAwareQuantiles(ApproximateQuantiles):
     """The AQ mechanism with helper quantiles and trees that are walked inside out.
 
-    The methods of every mechanism take the requested probabilities. Methods that only AQ has take
-    all that are drawn.
+    The methods of `Mechanism` take the requested probabilities. Methods that only AQ has take the
+    probabilities of all drawn quantiles.
     """
 
     def nodes(self, probabilities, norm):
-        """Return the nodes of a column, level by level: of the tree that promises least error."""
+        """Return the nodes of a column, level by level: the tree with the least expected error."""
         probabilities = tuple(map(float, probabilities))
         has_tail = is_extreme(probabilities[0]) or is_extreme(probabilities[-1])
         is_tail_aware = has_tail and len(probabilities) <= MOST_IN_SHORT_TREES
@@ -50,16 +50,14 @@ class TailAwareQuantiles(ApproximateQuantiles):
 
         Privacy
         -------
-        That of `ApproximateQuantiles.draw` for all drawn quantiles, which `cost` counts. Dropping
-        the helpers is post-processing.
+        The guarantee is that of `ApproximateQuantiles.draw` for all drawn quantiles, and `cost`
+        includes the helpers. Dropping the helpers is post-processing.
         """
-        drawn = [_drawn(of_column) for of_column in probabilities]
-        probabilities = [of_column.probabilities for of_column in drawn]
-        cells = super().draw(ranks, probabilities, budgets, randomness, priors)
-        return [
-            cells_of_column[of_column.requested]
-            for cells_of_column, of_column in zip(cells, drawn, strict=True)
-        ]
+        drawn = [_drawn(requested) for requested in probabilities]
+        all_cells = super().draw(
+            ranks, [column.probabilities for column in drawn], budgets, randomness, priors
+        )
+        return [cells[column.requested] for cells, column in zip(all_cells, drawn, strict=True)]
 
     def cost(self, probabilities, budget):
         return super().cost(_drawn(probabilities).probabilities, budget)
@@ -68,7 +66,7 @@ class TailAwareQuantiles(ApproximateQuantiles):
         return super().events(_drawn(probabilities).probabilities, budget)
 
     def composed_budgets(self, probabilities, shares, eps, delta, count_eps=0.0):
-        drawn = [_drawn(of_column).probabilities for of_column in probabilities]
+        drawn = [_drawn(requested).probabilities for requested in probabilities]
         return super().composed_budgets(drawn, shares, eps, delta, count_eps)
 
     def rank_deviations(self, probabilities, budget):
@@ -80,9 +78,9 @@ def _drawn(probabilities):
     return with_helpers(tuple(map(float, probabilities)))
 
 
-@lru_cache(maxsize=1024)  # features mostly have equal quantiles
+@lru_cache(maxsize=1024)  # most features have the same quantiles
 def with_helpers(probabilities):
-    """Return the `DrawnQuantiles` for ascending `probabilities`: a tuple of floats."""
+    """Return the `DrawnQuantiles` for `probabilities`, an ascending tuple of floats."""
     inner = [probability for probability in probabilities if not is_extreme(probability)]
     has_lower_tail = probabilities[0] < EXTREME_TAIL
     has_upper_tail = probabilities[-1] > 1 - EXTREME_TAIL
@@ -100,12 +98,13 @@ def with_helpers(probabilities):
 
 
 def inside_out(indices, below, above, known):
-    """Return which quantiles a node without a scale draws, so that extreme ones have a scale.
+    """Return the quantiles that a node without a scale draws, so that extreme ones get a scale.
 
-    The arguments are those of `quantile_nodes`: `indices` are the choice of a balanced tree. If it
-    leaves an extreme quantile without a scale, the first draw of a column is the quantile next to
-    the median. The next draw on a side is a pair: an extreme quantile and one about half way, by
-    rank, from the median to the end. Their base measures know of each other.
+    The arguments are those of ``drawn_first`` in `quantile_nodes`; `indices` are the choice of a
+    balanced tree. If this choice leaves an extreme quantile without a scale, the first draw of a
+    column is the quantile next to the median. The next draw on each side is a pair: an extreme
+    quantile, and a quantile about half way by rank from the median to the end. The quantiles of a
+    pair tell each other's scale.
 
     Both tails are treated alike: a first pair that leaves one quantile more below than above moves
     its lower quantile down.
@@ -131,10 +130,9 @@ def inside_out(indices, below, above, known):
 
 
 def _tell_a_scale(indices, below, above, known):
-    """Return whether no extreme quantile is drawn now, or left without a scale by these draws.
+    """Return whether these draws include no extreme quantile, and leave none without a scale.
 
-    After the first draw of a column, if it is a single one, each side needs a quantile that is not
-    extreme.
+    After a single first draw, each side of the column needs a quantile that is not extreme.
     """
     if any(is_extreme(known[index]) for index in indices):
         return False

@@ -1,4 +1,4 @@
-"""What every mechanism for quantiles offers."""
+"""The interface of all mechanisms for quantiles."""
 
 import math
 from abc import ABC, abstractmethod
@@ -8,19 +8,19 @@ from dpq_sklearn.accounting.budgets import BudgetTooSmall
 
 
 class Mechanism(ABC):
-    """A way to release the quantiles of columns.
+    """A mechanism that releases the quantiles of columns.
 
-    Everything but `draw` is a function of public facts: of `probabilities`, which say which
-    quantiles of one column are wanted, ascending and distinct, and of the budget of that column.
+    All methods except `draw` are functions of public facts: the ascending distinct `probabilities`
+    of the quantiles of a column, and the budget of the column.
     """
 
-    #: whether it has a base measure, to which priors can contribute
+    #: whether the mechanism has a base measure, to which priors can contribute
     takes_priors = True
 
     def for_points(self, n_points):
-        """Return the mechanism for a column of whose lattice bounds leave so many points.
+        """Return the mechanism for a column with `n_points` points of a lattice between its bounds.
 
-        None is a column without a lattice, or with an open end.
+        `n_points` is None for a column without a lattice, or with an open end.
         """
         return self
 
@@ -28,8 +28,8 @@ class Mechanism(ABC):
     def draw(self, ranks, probabilities, budgets, randomness, priors=None):
         """Return a list with the ascending cells of the quantiles of each column.
 
-        There are a list of probabilities and a budget for each column of the `Ranks`, and a `Prior`
-        or None for each if `priors` are given, which not all mechanisms take.
+        `probabilities`, `budgets` and `priors` have an entry for each column of the `Ranks`. A
+        prior may be None. Not all mechanisms use priors.
         """
 
     @abstractmethod
@@ -38,40 +38,42 @@ class Mechanism(ABC):
 
     @abstractmethod
     def events(self, probabilities, budget):
-        """Return the `Event` of each draw, or noise, that one record of a column meets."""
+        """Return an `Event` for each mechanism call that involves a given record of a column."""
 
     @abstractmethod
     def rank_deviations(self, probabilities, budget):
-        """Return the standard deviation of the rank of each quantile in records, for untied data.
+        """Return the standard deviation of the rank of each quantile in records, without ties.
 
-        NaN where it depends on the data.
+        The result is NaN if it depends on the data.
         """
 
     def typical_error(self, probabilities, budget):
-        """Return a number to compare accounts and mechanisms by: the mean error in rank, or inf."""
+        """Return the mean error in rank, to compare compositions and mechanisms, or inf."""
         try:
             return float(self.rank_deviations(probabilities, budget).mean())
-        except BudgetTooSmall:  # too little to be guaranteed in floating point
+        except BudgetTooSmall:  # too small for a guarantee in floating point
             return math.inf
 
     def composed_budgets(self, probabilities, shares, eps, delta, count_eps=0.0):
         """Return the budgets of columns that together are (eps, delta)-DP, by optimal composition.
 
-        `probabilities` and `shares` of the budget have one entry for each column. A count that is
-        `count_eps`-DP comes before them: it is a draw with a range of twice that. None where the
-        mechanism has no composition of its own, or where eps is too little for one.
+        `probabilities` and `shares` of the budget have an entry for each column. A `count_eps`-DP
+        count precedes the columns and is composed as a bounded-range draw with twice its eps.
+        Returns None if the mechanism does not support optimal composition, or if eps is too small.
         """
         return None
 
 
 def draw_columns(mechanisms, ranks, probabilities, budgets, randomness, priors=None):
-    """Return the cells that mechanisms draw, one for each column; all columns of one at once.
+    """Return the cells that the mechanism of each column draws.
+
+    Columns with equal mechanisms are drawn at once.
 
     Privacy
     -------
-    That of the mechanisms, which must not depend on the data.
+    The guarantee is that of the mechanisms. Their choice must not depend on the data.
     """
-    cells_of = {}
+    cells_of_columns = {}
     for mechanism in dict.fromkeys(mechanisms):
         columns = [index for index, other in enumerate(mechanisms) if other == mechanism]
         cells = mechanism.draw(
@@ -81,11 +83,11 @@ def draw_columns(mechanisms, ranks, probabilities, budgets, randomness, priors=N
             randomness,
             None if priors is None else [priors[column] for column in columns],
         )
-        cells_of.update(zip(columns, cells, strict=True))
-    return [cells_of[column] for column in range(len(mechanisms))]
+        cells_of_columns.update(zip(columns, cells, strict=True))
+    return [cells_of_columns[column] for column in range(len(mechanisms))]
 
 
 @lru_cache(maxsize=1024)
-def of_column(method, probabilities, budget):
-    """Return ``method(probabilities, budget)``, worked out once: columns are mostly alike."""
+def computed_once(method, probabilities, budget):
+    """Return ``method(probabilities, budget)`` from a cache, because most columns are alike."""
     return method(probabilities, budget)

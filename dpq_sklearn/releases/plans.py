@@ -25,7 +25,7 @@ from dpq_sklearn.engine.grid import Grid, make_grid
 from dpq_sklearn.engine.random import Randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.noise import CountNoise
-from dpq_sklearn.mechanisms.protocol import Mechanism, draw_columns, of_column
+from dpq_sklearn.mechanisms.protocol import Mechanism, computed_once, draw_columns
 from dpq_sklearn.reading.engines.protocol import Records, Source
 from dpq_sklearn.releases.request import Column, CountRole, Request
 from dpq_sklearn.releases.values import (
@@ -87,7 +87,7 @@ class Plan:
         """Return ``function(column, rank_deviations)`` of each column, called once for a kind."""
         kinds, of_columns = self.kinds
         values = [
-            function(column, of_column(mechanism.rank_deviations, column.probabilities, budget))
+            function(column, computed_once(mechanism.rank_deviations, column.probabilities, budget))
             for mechanism, column, budget in kinds
         ]
         return [values[kind] for kind in of_columns]
@@ -247,7 +247,7 @@ class DescriptionPlan:
         """
         assert records is not None  # a description is never free
         noises = in_segments(self.count_noises, self.quantiles.n_segments_of(records))
-        noise = np.concatenate([of_column.draw(randomness) for of_column in noises])
+        noise = np.concatenate([count_noise.draw(randomness) for count_noise in noises])
         counts = np.maximum(self.totals(records.ranks) + noise, 0)
         counts = (counts + self.units_per_record // 2) // self.units_per_record
 
@@ -338,9 +338,11 @@ def _plan(
     budgets = tuple(next(next_budget) if is_drawn else None for is_drawn in request.is_drawn)
 
     columns = list(zip(request.mechanisms, request.probabilities, budgets, strict=True))
-    costs = [of_column(mechanism.cost, *column) for mechanism, *column in columns]
+    costs = [computed_once(mechanism.cost, *column) for mechanism, *column in columns]
     events = [
-        event for mechanism, *column in columns for event in of_column(mechanism.events, *column)
+        event
+        for mechanism, *column in columns
+        for event in computed_once(mechanism.events, *column)
     ]
     costs += [noise.cost() for noise in count_noises]
     events += [noise.event() for noise in count_noises]
@@ -394,7 +396,7 @@ def _predicted_error(request: Request, composition: Composition) -> float:
         (*column, budget) for column, budget in zip(drawn, composition.budgets, strict=False)
     )
     error = math.fsum(
-        of_column(mechanism.typical_error, *column) * n
+        computed_once(mechanism.typical_error, *column) * n
         for (mechanism, *column), n in columns.items()
     )
     return error * WORTH_A_DELTA if composition.delta else error
