@@ -1,9 +1,8 @@
-"""A small table for users without pandas: what reports and descriptions return then."""
-
-import html
+"""A small table, which reports and descriptions return if pandas is not installed."""
 
 import numpy as np
 
+from dpq_sklearn.markup import html_table, text_table
 from dpq_sklearn.optional import optional_module
 
 
@@ -50,11 +49,7 @@ class SmallTable(dict):
         -------
         text : str
         """
-        rows = self._rows(with_labels=index)
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-        lines = ("  ".join(map(str.rjust, row, widths)) for row in rows)
-        return "\n".join(lines)
+        return text_table(self._rows(with_labels=index), str.rjust)
 
     def _rows(self, with_labels):
         """Return the texts of all cells in rows, the names of the columns first."""
@@ -67,12 +62,8 @@ class SmallTable(dict):
         return self.to_string()
 
     def _repr_html_(self):
-        rows = ""
-        for row in self._rows(with_labels=True):
-            cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
-            rows += f"<tr>{cells}</tr>"
-
-        return f"<table>{rows}</table>"
+        headings, *rows = self._rows(with_labels=True)
+        return html_table(rows, headings)
 
 
 def _texts(values):

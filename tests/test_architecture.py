@@ -17,7 +17,7 @@ PACKAGE = Path(dpq_sklearn.__file__).parent
 # A module imports from its own layer and from those before it in this list. Folders stand for all
 # modules in them; a module or folder that is not listed belongs to the last layer.
 LAYERS = [
-    {"version", "home", "checks", "dates", "optional", "small_table", "composites"},
+    {"version", "home", "checks", "dates", "optional", "markup", "small_table", "composites"},
     {"engine", "accounting"},
     {"mechanisms", "ledger"},
     {"releases", "reading"},

@@ -31,7 +31,7 @@ from dpq_sklearn.dates import (
     kind_of,
     nearest_dates,
 )
-from dpq_sklearn.reading.descriptions import read_description
+from dpq_sklearn.reading.describe_format import read_description
 
 MUCH = 1e6
 FIRST = np.datetime64("2007-11-11", "us")

@@ -22,7 +22,7 @@ from dpq_sklearn import (
 )
 from dpq_sklearn.accounting.conversions import eps_of_zcdp
 from dpq_sklearn.accounting.neighbours import Neighbours
-from dpq_sklearn.reading.descriptions import labels_of_quantiles, read_description
+from dpq_sklearn.reading.describe_format import labels_of_quantiles, read_description
 from dpq_sklearn.releases import plans
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.statistics import describe

@@ -412,7 +412,7 @@ def test_a_path_means_the_ledger_that_was_there_first(path, first_use):
     os.unlink(path)
     new = PrivacyLedger(path, eps=1.0)
     for old in (ledger, path):
-        with pytest.raises(LedgerError, match=r"created anew.*go on with PrivacyLedger\("):
+        with pytest.raises(LedgerError, match=r"created anew.*use PrivacyLedger\("):
             charge(old, ALL, what="fit")
     assert new.records() == []
     charge(new, ALL, what="a new dataset")

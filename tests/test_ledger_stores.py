@@ -83,7 +83,7 @@ def test_a_refusal_says_what_is_left_and_changes_nothing(place):
     before = opened(ledger).contents()
     with pytest.raises(BudgetExceededError, match=r"eps=0\.25 is left") as caught:
         charge(ledger, pure(0.5), what="fit")
-    assert opened(ledger).store.place in str(caught.value)
+    assert opened(ledger).store.location in str(caught.value)
     assert caught.value.left.eps == 0.25 and caught.value.asked == pure(0.5)
     assert opened(ledger).contents() == before
 

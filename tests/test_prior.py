@@ -18,8 +18,8 @@ from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, dp_quantiles,
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.mechanisms.base_measure import LEAST_PLAIN_SHARE, step_measure
 from dpq_sklearn.mechanisms.prior import Prior, guesses_of_nodes
+from dpq_sklearn.reading.overlap import share_memory
 from dpq_sklearn.reading.priors import priors_of_features
-from dpq_sklearn.reading.shared_memory import share_memory
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning"),

@@ -231,7 +231,7 @@ def test_builder_keeps_few_parts_of_small_batches():
     builder = SummaryBuilder(make_grid([(-INF, INF)]), 0)
     for number in range(5_000):
         builder.add(np.ones(number % 2))
-    assert len(builder._parts) <= 2**11 + 1
+    assert len(builder._pending) <= 2**11 + 1
     assert builder.summary().weights.tolist() == [2_500 * RECORD_WEIGHT]
 
 

@@ -4,11 +4,12 @@ The registry is the Differential Privacy Deployments Registry (OpenDP, 2025). Fa
 fields for are kept under the name of this package.
 """
 
-import html
 import math
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.markup import html_element, html_table, text_table
 from dpq_sklearn.version import __version__
 
 if TYPE_CHECKING:
@@ -91,19 +92,12 @@ def n_draws(loss: "PrivacyLoss") -> int:
 
 def as_text(loss: "PrivacyLoss") -> str:
     """Return a few lines that describe the loss."""
-    known = described(loss)
-    width = max(map(len, known))
-    lines = (f"  {name.ljust(width)}  {text}" for name, text in known.items())
-    return "\n".join((guarantee(loss), *lines))
+    return f"{guarantee(loss)}\n{indent(text_table(described(loss).items()), '  ')}"
 
 
 def as_html(loss: "PrivacyLoss") -> str:
-    """Return a paragraph and a table that describe the loss, escaped."""
-    rows = (
-        f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td></tr>"
-        for name, text in described(loss).items()
-    )
-    return f"<div><p>{html.escape(guarantee(loss))}</p><table>{''.join(rows)}</table></div>"
+    """Return a paragraph and a table of HTML that describe the loss."""
+    return f"<div>{html_element('p', guarantee(loss))}{html_table(described(loss).items())}</div>"
 
 
 def as_dict(loss: "PrivacyLoss") -> dict[str, Any]:

@@ -34,8 +34,8 @@ def private_inside(thing: Any) -> Iterator[Any]:
 
     if is_private(thing):
         yield thing
-    for part in inside:
-        yield from private_inside(part)
+    for item in inside:
+        yield from private_inside(item)
 
 
 def is_estimator(thing: Any) -> bool:

@@ -67,7 +67,7 @@ def pipeline_steps(pipeline: Any, n_features: int | None, is_fitted: bool) -> li
 
 
 def union_steps(union: Any, n_features: int | None, is_fitted: bool) -> list[Step]:
-    """A FeatureUnion fits each part once, on all columns."""
+    """A FeatureUnion fits each step once, on all columns."""
     return [
         Step(name, step, n_features=n_features, is_kept=is_fitted)
         for name, step in union.transformer_list
@@ -76,7 +76,7 @@ def union_steps(union: Any, n_features: int | None, is_fitted: bool) -> list[Ste
 
 
 def column_steps(columns: Any, n_features: int | None, is_fitted: bool) -> list[Step]:
-    """A ColumnTransformer fits each part once, on its columns."""
+    """A ColumnTransformer fits each step once, on its columns."""
     named = [*columns.transformers, ("remainder", columns.remainder, slice(None))]
     if is_fitted:
         named = getattr(columns, "transformers_", named)
@@ -115,13 +115,13 @@ def _voting(voting, n_features, is_fitted):
 
 
 def _stacking(stacking, n_features, is_fitted):
-    """Stacking fits each part once and in the folds, and a last estimator on the predictions."""
-    parts = _voting(stacking, n_features, is_fitted)
+    """Stacking fits each step once and in the folds, and a last estimator on the predictions."""
+    steps = _voting(stacking, n_features, is_fitted)
     final = stacking.final_estimator_ if is_fitted else stacking.final_estimator
     last = [Step("final_estimator", final, is_kept=is_fitted, reason=Reason.PREDICTS)]
     last = last if is_estimator(final) else []
     if isinstance(stacking.cv, str):  # "prefit"
-        return [*(parts if is_fitted else []), *last]
+        return [*(steps if is_fitted else []), *last]
 
     folds = [
         fold
@@ -129,7 +129,7 @@ def _stacking(stacking, n_features, is_fitted):
         if is_estimator(step)
         for fold in fold_steps(name, step, stacking.cv, n_features)
     ]
-    return [*parts, *folds, *last]
+    return [*steps, *folds, *last]
 
 
 def _bagging(bagging, n_features, is_fitted):
@@ -352,7 +352,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-# Composites that pass on other rows or columns than they are given, to all of their parts.
+# Composites that pass on other rows or columns than they are given, to all of their steps.
 _REASONS = {
     "AdaBoostClassifier": Reason.REPEATS,
     "AdaBoostRegressor": Reason.REPEATS,
@@ -373,9 +373,9 @@ def rule_of(estimator: object) -> Rule | None:
 
 
 def reason_of(estimator: object) -> Reason | None:
-    """Return why a composite invalidates the guarantee of all its parts, or None.
+    """Return why a composite invalidates the guarantee of all its steps, or None.
 
-    Its rule may give reasons for some parts.
+    Its rule may give reasons for some steps.
     """
     if rule_of(estimator) is None:
         return Reason.UNKNOWN
@@ -429,7 +429,7 @@ def steps_of(estimator: Any, n_features: int | None, *, is_fitted: bool) -> list
 
 
 def why_unknown(estimator: Any, steps: list[Step]) -> str | None:
-    """Return why it is not known how often a composite fits its private parts; None if it is."""
+    """Return why the number of fits of private transformers is not known, or None if it is."""
     notes = [step.note for step in steps if step.n_fits is None and holds_private(step.estimator)]
     if rule_of(estimator) is None:
         notes = ["it is not a composite of scikit-learn"] if steps else []

@@ -86,7 +86,7 @@ def _concern_private_steps(estimator, settings):
 def _concerns_private(steps, name):
     names = name.split("__")
     owners = ["__".join(names[:i]) for i in range(len(names))]
-    if any(_is_before_private(steps.get(at), part) for at, part in zip(owners, names, strict=True)):
+    if any(_is_before_private(steps.get(at), step) for at, step in zip(owners, names, strict=True)):
         return True
 
     owner = steps.get(owners[-1])

@@ -20,7 +20,7 @@ from sklearn.model_selection import (
 from dpq_sklearn.accounting.losses import PrivacyLoss, compose, most_of_each
 from dpq_sklearn.checks import shown
 from dpq_sklearn.composites.inside import holds_private, is_private, private_inside
-from dpq_sklearn.composites.parts import checked_row_wise, parts_of
+from dpq_sklearn.composites.nested import checked_row_wise, nested_estimators
 from dpq_sklearn.composites.rules import rule_of, steps_of, why_unknown
 from dpq_sklearn.composites.searches import with_settings
 from dpq_sklearn.composites.steps import UnknownFits, number_of_folds
@@ -194,10 +194,12 @@ def _loses_groups(private):
 
 def _voids(estimator, row_wise):
     """Yield a sentence for each private step with a guarantee that an upstream step invalidates."""
-    parts = parts_of(estimator, is_fitted=False, row_wise=row_wise)
-    voided = {part.name: part for part in parts if part.upstream and is_private(part.estimator)}
-    for part in voided.values():
-        yield part.void_in_words()
+    found = nested_estimators(estimator, is_fitted=False, row_wise=row_wise)
+    voided = {
+        nested.name: nested for nested in found if nested.upstream and is_private(nested.estimator)
+    }
+    for nested in voided.values():
+        yield nested.void_in_words()
 
 
 # PrivacyLedger.check accepts plans and estimators besides losses.

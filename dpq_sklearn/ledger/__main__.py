@@ -17,6 +17,7 @@ from dpq_sklearn.ledger.file import FileStore
 from dpq_sklearn.ledger.ledger import PrivacyLedger, store_at
 from dpq_sklearn.ledger.postgres import owner_statements, role_statements
 from dpq_sklearn.ledger.views import LedgerRecord, in_words
+from dpq_sklearn.markup import printable, text_table
 
 _Options = argparse.Namespace
 
@@ -107,7 +108,9 @@ def _add_amounts(command: argparse.ArgumentParser) -> None:
 def _create(options: _Options) -> int:
     store = store_at(options.ledger, options.name)
     if store.exists():
-        raise LedgerError(f"there is a privacy ledger {store.place} already; it is left unchanged.")
+        raise LedgerError(
+            f"there is a privacy ledger {store.location} already; it is left unchanged."
+        )
 
     if options.eps is None and options.rho is None and not options.uncapped:
         raise ValueError("a new ledger needs --eps or --rho, or --uncapped to only keep a record.")
@@ -137,7 +140,7 @@ def _show(options: _Options) -> int:
     records = ledger.records()
     if records:
         print()
-        _print_table([_HEADER, *map(_cells, records)])
+        print(text_table([_HEADER, *map(_cells, records)]))
     return 0
 
 
@@ -158,7 +161,7 @@ def _check(options: _Options) -> int:
 def _accept(options: _Options) -> int:
     store = store_at(options.ledger, options.name)
     if not isinstance(store, FileStore):
-        raise ValueError(f"ledger must be a file, got {store.place}.")
+        raise ValueError(f"ledger must be a file, got {store.location}.")
     store.accept()
     print(repr(_existing(options))[1:-1])
     return 0
@@ -192,7 +195,7 @@ def _existing(options: _Options) -> PrivacyLedger:
     """Return the ledger that is asked for, or raise if there is none."""
     store = store_at(options.ledger, options.name)
     if not store.exists():
-        raise LedgerError(f"there is no privacy ledger {store.place}.")
+        raise LedgerError(f"there is no privacy ledger {store.location}.")
     return PrivacyLedger(options.ledger, name=options.name)
 
 
@@ -220,7 +223,7 @@ def _cells(record: LedgerRecord) -> tuple[str, ...]:
     if isinstance(record.columns, tuple):
         columns = ", ".join(map(ascii, record.columns))  # names may hold anything
 
-    cells = (
+    return (
         "unknown" if record.time is None else f"{record.time:%Y-%m-%d %H:%M:%S}",
         record.what,
         columns,
@@ -232,23 +235,10 @@ def _cells(record: LedgerRecord) -> tuple[str, ...]:
         record.note or "",
         record.release_id or "",
     )
-    return tuple(map(_printable, cells))
-
-
-def _printable(text: str) -> str:
-    """Return a text without characters that could control a terminal."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        print("  ".join(padded).rstrip())
 
 
 def _complain(error: Exception) -> None:
-    print(_printable(f"error: {error}"), file=sys.stderr)
+    print(printable(f"error: {error}"), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -85,15 +85,15 @@ class LedgerAccess:
         expected = self.ledger_id or _FIRST_MET.setdefault(self.store, contents.ledger_id)
         if expected != contents.ledger_id:
             raise LedgerError(
-                f"the privacy ledger {self.store.place} is not the one that was there before: it "
-                "was deleted and created anew, so earlier spends are missing from it. If that is "
-                f"intended, go on with PrivacyLedger({self.store.place}) instead."
+                f"the privacy ledger {self.store.location} is not the ledger that was there "
+                "before: it was deleted and created anew, so it does not contain earlier spends. "
+                f"If that is intended, use PrivacyLedger({self.store.location}) instead."
             )
 
         of_ledger = Neighbours(contents.neighbours)
         if neighbours not in (of_ledger, None):
             raise ValueError(
-                f"the privacy ledger {self.store.place} is for neighbours that differ by "
+                f"the privacy ledger {self.store.location} is for neighbours that differ by "
                 f"{of_ledger!r}, got {neighbours!r}. Their costs do not add up: use one "
                 'ledger with neighbours="rows" and another with neighbours="people".'
             )
@@ -117,7 +117,7 @@ class LedgerAccess:
             words += f" (or rho={left.rho:g})"
 
         message = (
-            f"the privacy ledger {self.store.place} cannot pay for {what}, which would cost "
+            f"the privacy ledger {self.store.location} cannot pay for {what}, which would cost "
             f"{in_words(asked)}: of its budget ({in_words(caps)}) only {words} is left."
         )
         if advice := _advice_about_delta(asked, summary):
@@ -145,7 +145,7 @@ class LedgerAccess:
                 raise error
             return new_row(summary, loss, facts)
 
-        paid = replace(loss, ledger=self.store.place)
+        paid = replace(loss, ledger=self.store.location)
         self.store.append(str(loss.release_id), next_row)
         return replace(paid, eps_in_ledger=counted[0])
 
@@ -165,7 +165,7 @@ class LedgerAccess:
         if not counted > stated * (1 + _SLACK):
             return None
         return (
-            f"the privacy ledger {self.store.place} counts eps={counted:g} for it instead of "
+            f"the privacy ledger {self.store.location} counts eps={counted:g} for it instead of "
             f"{stated:g}, because it states its total at delta={caps.delta:g}."
         )
 

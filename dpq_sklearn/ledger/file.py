@@ -93,8 +93,8 @@ class FileStore:
         object.__setattr__(self, "real_path", os.path.realpath(self.path))
 
     @property
-    def place(self) -> str:
-        """The place as messages name it."""
+    def location(self) -> str:
+        """The location as messages name it."""
         return repr(self.path)
 
     def exists(self) -> bool:

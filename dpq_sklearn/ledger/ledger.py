@@ -5,7 +5,6 @@ in the memory of the process (`ledger.store`). The objects here only refer to it
 and pickles spend from the same budget.
 """
 
-import html
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -43,6 +42,7 @@ from dpq_sklearn.ledger.views import (
     spent_of_caps,
     total_of,
 )
+from dpq_sklearn.markup import html_element
 from dpq_sklearn.optional import optional_module
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class PrivacyLedger:
         if not store.exists():
             if not (caps.is_set or uncapped or path is None):
                 raise LedgerError(
-                    f"there is no privacy ledger {store.place}. To create it, give its budget, "
+                    f"there is no privacy ledger {store.location}. To create it, give its budget, "
                     "such as PrivacyLedger(path, eps=1.0), or uncapped=True for one that only "
                     "keeps a record."
                 )
@@ -156,7 +156,7 @@ class PrivacyLedger:
         is_other = caps not in (contents.caps, Caps(None, None, None))
         if is_other or (uncapped and contents.caps.is_set):
             raise ValueError(
-                f"the caps of a ledger cannot be changed: {store.place} was created with "
+                f"the caps of a ledger cannot be changed: {store.location} was created with "
                 f"{in_words(contents.caps)}, got {in_words(caps)}."
             )
         self._access.refuse_other(contents, unit)
@@ -414,13 +414,13 @@ class PrivacyLedger:
             words = sentence(self._access.summary())
         except LedgerError as error:  # an object must always be printable
             words = str(error)
-        return f"<PrivacyLedger {self._access.store.place}{scope}: {words}>"
+        return f"<PrivacyLedger {self._access.store.location}{scope}: {words}>"
 
     def _repr_html_(self) -> str:
-        text = html.escape(repr(self)[1:-1])
+        text = html_element("p", repr(self)[1:-1])
         with suppress(LedgerError):
             shares = [spent / cap for _, spent, cap in spent_of_caps(self._access.summary())]
-            text += f'<br><meter value="{max(shares):.3f}"></meter>' if shares else ""
+            text += f'<meter value="{max(shares):.3f}"></meter>' if shares else ""
         return f"<div>{text}</div>"
 
 

@@ -154,8 +154,8 @@ class PostgresStore:
         return str(self.address)
 
     @property
-    def place(self) -> str:
-        """The place as messages name it."""
+    def location(self) -> str:
+        """The location as messages name it."""
         return repr(self.path)
 
     def exists(self) -> bool:
@@ -263,9 +263,9 @@ class PostgresStore:
 
     def _damaged(self) -> LedgerError:
         return LedgerError(
-            f"the privacy ledger {self.place} is damaged: the numbers of its releases are not 1, "
-            "2, 3 and so on, or releases were changed. Restore what was deleted; do not start a "
-            "new ledger for the same data."
+            f"the privacy ledger {self.location} is damaged: the numbers of its releases are not "
+            "1, 2, 3 and so on, or releases were changed. Restore the deleted or changed releases. "
+            "Do not start a new ledger for the same data."
         )
 
     def _head(self, cursor: Any, lock: str = "") -> Summary:
@@ -287,7 +287,7 @@ class PostgresStore:
         if versions != [(VERSION,)]:
             found = ", ".join(str(version) for (version,) in versions) or "none"
             raise LedgerError(
-                f"the privacy ledger {self.place} has version {found} of the tables, and this "
+                f"the privacy ledger {self.location} has version {found} of the tables, and this "
                 f"version of dpq_sklearn knows version {VERSION}: another version created them."
             )
 
@@ -296,14 +296,14 @@ class PostgresStore:
         encoding = cursor.connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise LedgerError(
-                f"the privacy ledger {self.place} cannot be created: its database must have the "
+                f"the privacy ledger {self.location} cannot be created: its database must have the "
                 f"encoding UTF8, got {encoding}. Create another one with CREATE DATABASE ... "
                 "ENCODING 'UTF8' TEMPLATE template0."
             )
 
     def _missing(self) -> LedgerError:
         return LedgerError(
-            f"the privacy ledger {self.place} is missing: it has not been created by "
+            f"the privacy ledger {self.location} is missing: it has not been created by "
             "PrivacyLedger(address, name=..., eps=...) or by python -m dpq_sklearn.ledger create."
         )
 
@@ -373,7 +373,7 @@ class PostgresStore:
                 "password of an address: use PGPASSWORD, ~/.pgpass or a service file."
             )
         words = " ".join(str(error).split()).rstrip("?.")
-        return LedgerError(f"the privacy ledger {self.place} cannot be used: {words}. {advice}")
+        return LedgerError(f"the privacy ledger {self.location} cannot be used: {words}. {advice}")
 
 
 class _Spend:

@@ -17,15 +17,15 @@ NextRow = Callable[[Summary, Callable[[], Sequence[Row]]], Row]
 
 
 class Store(Protocol):
-    """A place that holds one ledger. Two stores are equal if they are the same place.
+    """A location that holds one ledger. Two stores are equal if their locations are.
 
-    A store has no state except its place, so copies and pickles refer to the same ledger. All
-    failures are raised as a `LedgerError` that names the place.
+    A store has no state except its location, so copies and pickles refer to the same ledger. All
+    failures are raised as a `LedgerError` that names the location.
     """
 
     @property
-    def place(self) -> str:
-        """The place as messages name it, without a password."""
+    def location(self) -> str:
+        """The location as messages name it, without a password."""
 
     def exists(self) -> bool:
         """Return whether a ledger is there."""
@@ -74,8 +74,8 @@ class MemoryStore:
     ledger_id: str
 
     @property
-    def place(self) -> str:
-        """The place as messages name it."""
+    def location(self) -> str:
+        """The location as messages name it."""
         return "in memory"
 
     def exists(self) -> bool:

@@ -251,10 +251,10 @@ def count_columns(X, groups=None) -> list[Counter]:
     return [count_categories(column, people) for column in columns_of_labels(X)]
 
 
-def merged_counts(counts_of_parts: Iterable[list[Counter]]) -> list[Counter]:
-    """Return the sums of the counts of parts, column by column; parts may come in any order."""
+def merged_counts(several_counts: Iterable[list[Counter]]) -> list[Counter]:
+    """Return the sums of several counts, column by column, which may come in any order."""
     totals: list[Counter] = []
-    for counts in counts_of_parts:
+    for counts in several_counts:
         totals = totals or [Counter() for _ in counts]
         for total, more in zip(totals, counts, strict=True):
             total.update(more)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
-from dpq_sklearn.reading.labels import check_type, people_of, sorted_with_places
+from dpq_sklearn.reading.labels import check_type, people_of, sorted_with_positions
 
 # What is left over when k rows share a record goes to one of them, as long as it is less than
 # k / RECORD_WEIGHT = 1/512 of the record. Beyond, it is spread.
@@ -66,7 +66,7 @@ def weights_of_rows(groups):
     has_many = n_rows_of > _FEW_ROWS
     if has_many.any():
         rows = np.flatnonzero(has_many[codes])
-        ascending, order = sorted_with_places(codes[rows])
+        ascending, order = sorted_with_positions(codes[rows])
         numbers_within = np.arange(rows.size) - np.searchsorted(ascending, ascending)
         weights[rows[order]] += numbers_within < left_over[ascending]
 

@@ -7,8 +7,8 @@
   A number is the number that `item()` returns: `np.float32(0.1)` is 0.10000000149011612, not 0.1.
   A `datetime64` of any unit is the `datetime` of the same instant, not a `date`. A `timedelta64`
   is a `timedelta`.
-- **Inside a compound label**, such as a tuple or a row of a MultiIndex, missing parts of all kinds
-  are equal, because containers turn None into NaN: (1, NaN) is one person.
+- **Inside a compound label**, such as a tuple or a row of a MultiIndex, missing components of all
+  kinds are equal, because containers turn None into NaN: (1, NaN) is one person.
 - **A label that is itself missing** (None, NaN, NaT, NA, masked) is a separate person.
 
 Both mistakes cost privacy. A person who is split has twice the weight, and two people who are
@@ -30,7 +30,7 @@ import numpy as np
 
 from dpq_sklearn.reading.containers import MISSING_TYPES
 
-# Labels of these types are never missing and have no parts.
+# Labels of these types are never missing and have no components.
 _PLAIN_TYPES = {int, str, bytes, bool}
 # pandas tells objects of these types apart as Python does, in half the time.
 _TEXT_TYPES = {str, float, type(None)}
@@ -109,9 +109,9 @@ def _codes_of(labels):
 def _codes_of_objects(labels):
     types = set(map(type, labels))
     if types == {tuple} and len(set(map(len, labels))) == 1:
-        columns = (map(itemgetter(part), labels) for part in range(len(labels[0])))
-        parts = [_codes_of_objects(list(column)) for column in columns]
-        return _codes_of_parts(parts, (len(labels),))
+        columns = (map(itemgetter(position), labels) for position in range(len(labels[0])))
+        components = [_codes_of_objects(list(column)) for column in columns]
+        return _codes_of_components(components, (len(labels),))
     if not types <= _PLAIN_TYPES:
         labels = [_comparable(label) for label in labels]
     numbers = {}
@@ -178,8 +178,8 @@ def _duration(scalar):
 def _codes_of_numpy(labels):
     kind = labels.dtype.kind
     if labels.dtype.names is not None:
-        parts = [_codes_of_numpy(labels[name]) for name in labels.dtype.names]
-        return _codes_of_parts(parts, labels.shape)
+        components = [_codes_of_numpy(labels[name]) for name in labels.dtype.names]
+        return _codes_of_components(components, labels.shape)
     if isinstance(labels, np.ma.MaskedArray):
         return _codes_of_masked(labels)
     if kind in "iub":
@@ -200,28 +200,28 @@ def _codes_of_masked(labels):
     return codes, is_missing | mask
 
 
-def _codes_of_parts(parts, shape):
+def _codes_of_components(components, shape):
     """Return the codes of compound labels, which are never missing themselves."""
     codes = np.zeros(shape, dtype=np.int64)
-    for of_part, is_missing in parts:
-        of_part = _small(of_part) + 1
-        of_part[is_missing] = 0
-        codes = _small(codes * (of_part.max(initial=0) + 1) + of_part)
+    for of_component, is_missing in components:
+        of_component = _small(of_component) + 1
+        of_component[is_missing] = 0
+        codes = _small(codes * (of_component.max(initial=0) + 1) + of_component)
     return codes, np.zeros(shape, dtype=bool)
 
 
-def _codes_of_entries(entries, places):
-    """Return the codes of labels that a dictionary has in these places; -1 is a missing label."""
+def _codes_of_entries(entries, positions):
+    """Return the codes of the labels at these positions of a dictionary; -1 is a missing label."""
     codes, is_missing = _codes_of(entries)
-    return np.append(codes, 0)[places], np.append(is_missing, True)[places]
+    return np.append(codes, 0)[positions], np.append(is_missing, True)[positions]
 
 
 def _codes_of_pandas(labels):
     pandas = sys.modules["pandas"]
     dtype = labels.dtype
     if isinstance(labels, pandas.MultiIndex):
-        parts = map(_codes_of_entries, labels.levels, labels.codes)
-        return _codes_of_parts(parts, labels.shape)
+        components = map(_codes_of_entries, labels.levels, labels.codes)
+        return _codes_of_components(components, labels.shape)
     if isinstance(dtype, (np.dtype, pandas.IntervalDtype, pandas.SparseDtype)):
         # A sparse column becomes objects: pandas would take floats for it if it is uint64.
         is_sparse = isinstance(dtype, pandas.SparseDtype)
@@ -285,8 +285,8 @@ def _codes_by_arrow(labels):
         codes, _ = _codes_of_numpy(np.asarray(labels.fill_null(0)))
         return codes, is_missing
     encoded = pyarrow.chunked_array(chunks, kind).dictionary_encode()  # one dictionary for all
-    places = [np.asarray(chunk.indices.fill_null(-1)) for chunk in encoded.chunks]
-    return np.concatenate([np.empty(0, dtype=np.int64), *places]), is_missing
+    positions = [np.asarray(chunk.indices.fill_null(-1)) for chunk in encoded.chunks]
+    return np.concatenate([np.empty(0, dtype=np.int64), *positions]), is_missing
 
 
 def _small(codes):
@@ -299,13 +299,13 @@ def _small(codes):
         return np.unique(codes, return_inverse=True)[1].astype(np.int64)
     codes = codes - lowest
     if span >= 4 * codes.size:
-        ascending, order = sorted_with_places(codes)
+        ascending, order = sorted_with_positions(codes)
         codes[order] = np.cumsum(np.diff(ascending, prepend=ascending[:1]) > 0)
     return codes
 
 
-def sorted_with_places(codes):
-    """Return ascending codes, and the place of each among the codes as they were given."""
+def sorted_with_positions(codes):
+    """Return ascending codes, and the position of each among the codes as they were given."""
     n_bits = codes.size.bit_length()
     packed = codes << n_bits | np.arange(codes.size)  # several times as fast as `argsort`
     packed.sort()
@@ -329,6 +329,6 @@ def _is_single_in_arrow(kind):
 
 
 def _is_single_in_numpy(dtype):
-    """Return whether no part of a record is an array."""
-    parts = [] if dtype.names is None else [dtype[name] for name in dtype.names]
-    return dtype.subdtype is None and all(map(_is_single_in_numpy, parts))
+    """Return whether no component of a record is an array."""
+    components = [] if dtype.names is None else [dtype[name] for name in dtype.names]
+    return dtype.subdtype is None and all(map(_is_single_in_numpy, components))

@@ -22,8 +22,8 @@ from dpq_sklearn.reading.containers import (
     kinds_of_columns,
     read_matrix,
 )
-from dpq_sklearn.reading.descriptions import read_description
-from dpq_sklearn.reading.shared_memory import share_memory
+from dpq_sklearn.reading.describe_format import read_description
+from dpq_sklearn.reading.overlap import share_memory
 from dpq_sklearn.releases.request import even_probabilities
 
 

@@ -85,9 +85,9 @@ def _joined(of_rows, of_keys, more_of_rows, more_of_keys):
     n_more = more_of_keys.max() + 1
     pairs, of_both = np.unique(of_keys * n_more + more_of_keys, return_inverse=True)
     wanted = of_rows * n_more + more_of_rows
-    places = np.minimum(np.searchsorted(pairs, wanted), pairs.size - 1)
-    is_listed = (of_rows >= 0) & (more_of_rows >= 0) & (pairs[places] == wanted)
-    return np.where(is_listed, places, -1), of_both
+    positions = np.minimum(np.searchsorted(pairs, wanted), pairs.size - 1)
+    is_listed = (of_rows >= 0) & (more_of_rows >= 0) & (pairs[positions] == wanted)
+    return np.where(is_listed, positions, -1), of_both
 
 
 @dataclass(frozen=True)

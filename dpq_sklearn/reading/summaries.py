@@ -24,8 +24,8 @@ _TABLE_PER_ENTRY = 16
 _OCCUPIED_SHARE_OF_TABLE = 32
 _LARGEST_TABLE = 2**26
 _LEAST_PENDING = 2**16
-# A part with few cells, such as a small segment of a batch, takes as much memory as this many.
-_LEAST_CELLS_OF_PART = 32
+# A summary of few cells, such as that of a small segment, takes as much memory as this many cells.
+_LEAST_PENDING_CELLS = 32
 _VALUES_AT_ONCE = 2**15
 _WEIGHT_BITS = RECORD_WEIGHT.bit_length()
 _NO_CELLS = np.empty(0, dtype=np.int64)
@@ -137,7 +137,7 @@ class SummaryBuilder:
         self._grid = grid
         self._column = column
         self._first = int(grid.first[column])
-        self._parts = []
+        self._pending = []
         self._capacity = _LEAST_PENDING
         self._table = None
 
@@ -149,27 +149,27 @@ class SummaryBuilder:
                 np.add.at(self._table, cells - self._first, of_cells)
             return
 
-        self._parts.append(summarize(values, self._grid, self._column, weights))
-        self._capacity -= max(self._parts[-1].cells.size, _LEAST_CELLS_OF_PART)
+        self._pending.append(summarize(values, self._grid, self._column, weights))
+        self._capacity -= max(self._pending[-1].cells.size, _LEAST_PENDING_CELLS)
         if self._capacity < 0:
-            self._merge_parts()
+            self._merge_pending()
 
-    def _merge_parts(self):
-        """Merge the parts into one, or into a table."""
-        merged = merge(*self._parts)
-        self._parts = [merged]
+    def _merge_pending(self):
+        """Merge the pending summaries into one, or into a table."""
+        merged = merge(*self._pending)
+        self._pending = [merged]
         self._capacity = max(_LEAST_PENDING, merged.cells.size)
 
         n_cells = int(self._grid.end[self._column]) - self._first
         if n_cells // _OCCUPIED_SHARE_OF_TABLE < merged.cells.size and n_cells <= _LARGEST_TABLE:
             self._table = np.zeros(n_cells, dtype=np.int64)  # takes memory only where it is used
             self._table[merged.cells - self._first] = merged.weights
-            self._parts = []
+            self._pending = []
 
     def summary(self):
         """Return the summary of all that was added."""
         if self._table is None:
-            return merge(*self._parts)
+            return merge(*self._pending)
         return _summary_of_table(self._table, self._first)
 
 

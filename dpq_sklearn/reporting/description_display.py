@@ -6,7 +6,7 @@ from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.checks import shown
 from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF, errors_in_bins, rank_deviations
 from dpq_sklearn.optional import optional_module
-from dpq_sklearn.reading.descriptions import (
+from dpq_sklearn.reading.describe_format import (
     labels_of_quantiles,
     names_in_segments,
     read_description,

@@ -1,6 +1,5 @@
 """privacy_of: the cost of all private fits of an estimator, and whether the guarantee holds."""
 
-import html
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -14,17 +13,18 @@ from dpq_sklearn.accounting.losses import PrivacyLoss, compose
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.checks import shown
 from dpq_sklearn.composites.inside import is_private
-from dpq_sklearn.composites.parts import (
-    Part,
+from dpq_sklearn.composites.nested import (
+    NestedEstimator,
     checked_row_wise,
     learns,
     learns_in_steps_only,
-    parts_of,
+    nested_estimators,
 )
 from dpq_sklearn.forecast.search import planned_fits
 from dpq_sklearn.ledger.contents import LedgerError
 from dpq_sklearn.ledger.ledger import opened
 from dpq_sklearn.ledger.views import sentence
+from dpq_sklearn.markup import html_element, html_list
 
 _NOTHING = PrivacyLoss(eps=0.0, delta=0.0, rho=0.0)
 
@@ -39,12 +39,12 @@ class PrivacyInside:
         The cost of all private fits together. It is a lower bound if `unknown` is not empty, and
         otherwise never less than was charged.
     parts : dict
-        The cost of each part, by the names of the steps that lead to it.
+        The cost of each private transformer, by the names of the steps that lead to it.
     not_private : tuple of str
-        The other steps: what they learn is not private.
+        The names of the other steps, which learn from the rows without privacy.
     voided : dict
-        For each private part whose guarantee does not hold for the original rows: the upstream
-        steps that invalidate it.
+        The private transformers for which the guarantee does not hold for the original rows, and
+        for each of them the upstream steps that invalidate it.
     n_fits : int
         The number of private fits in `total`.
     reasons : tuple of str
@@ -52,7 +52,7 @@ class PrivacyInside:
     unknown : tuple of str
         Why `total` may be less than was charged; empty if it is not.
     ledgers : tuple of str
-        What the ledgers of the private parts state, for these fits and all others.
+        The totals that the ledgers of the private transformers state, for all fits.
     void_sentences : tuple of str
         A sentence for each entry of `voided`.
     """
@@ -69,7 +69,7 @@ class PrivacyInside:
 
     @property
     def holds(self) -> bool:
-        """Whether no upstream step invalidates the guarantee of a private part."""
+        """Whether no upstream step invalidates the guarantee of a private transformer."""
         return not self.voided
 
     @property
@@ -114,9 +114,8 @@ class PrivacyInside:
         return "\n".join((f"{self.bound_in_words} {line}".strip(), *self.sentences()))
 
     def _repr_html_(self):
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
-        bound = f"<p>{self.bound_in_words}:</p>" if self.bound_in_words else ""
-        return f"{bound}{self.total._repr_html_()}<ul>{items}</ul>"
+        bound = html_element("p", f"{self.bound_in_words}:") if self.bound_in_words else ""
+        return f"{bound}{self.total._repr_html_()}{html_list(self.sentences())}"
 
     def to_dict(self) -> dict:
         """Return the total as :meth:`PrivacyLoss.to_dict` has it, and the parts; ready for JSON."""
@@ -156,8 +155,8 @@ def privacy_of(estimator: Any, *, row_wise: Collection = ()) -> PrivacyInside:
     Returns
     -------
     privacy : PrivacyInside
-        The `total`, the `parts`, the steps that are `not_private`, and the private parts whose
-        guarantee is `voided` by an upstream step that learns from the private rows.
+        The `total`, the `parts`, the steps that are `not_private`, and the private transformers
+        with a guarantee that is `voided` by an upstream step that learns from the private rows.
 
     See Also
     --------
@@ -192,8 +191,8 @@ def privacy_of(estimator: Any, *, row_wise: Collection = ()) -> PrivacyInside:
     row_wise = checked_row_wise(row_wise)
     check_is_fitted(estimator)
 
-    found = list(parts_of(estimator, is_fitted=True, row_wise=row_wise))
-    if not any(is_private(part.estimator) for part in found):
+    found = list(nested_estimators(estimator, is_fitted=True, row_wise=row_wise))
+    if not any(is_private(nested.estimator) for nested in found):
         raise ValueError(
             f"there is no private transformer inside this {type(estimator).__name__}: nothing of "
             "it is private."
@@ -201,63 +200,69 @@ def privacy_of(estimator: Any, *, row_wise: Collection = ()) -> PrivacyInside:
 
     costs, unknown = _costs(found)
     certain = {name: cost for name, cost in costs.items() if not (unknown and cost.reasons)}
-    voided = {part.name: part for part in found if part.upstream and is_private(part.estimator)}
+    voided = {
+        nested.name: nested for nested in found if nested.upstream and is_private(nested.estimator)
+    }
     return PrivacyInside(
         total=reduce(add, [cost.loss for cost in certain.values()] or [_NOTHING]),
         parts={name: cost.loss for name, cost in costs.items()},
-        not_private=tuple(dict.fromkeys(part.name for part in found if _has_learned(part))),
+        not_private=tuple(dict.fromkeys(nested.name for nested in found if _has_learned(nested))),
         voided={
-            name: tuple(dict.fromkeys(step.name for step in part.upstream))
-            for name, part in voided.items()
+            name: tuple(dict.fromkeys(step.name for step in nested.upstream))
+            for name, nested in voided.items()
         },
         n_fits=sum(cost.n_fits for cost in certain.values()),
         reasons=tuple(sorted(set().union(*(cost.reasons for cost in costs.values())))),
         unknown=tuple(dict.fromkeys(unknown)),
         ledgers=tuple(_quoted_ledgers(found)),
-        void_sentences=tuple(part.void_in_words() for part in voided.values()),
+        void_sentences=tuple(nested.void_in_words() for nested in voided.values()),
     )
 
 
-def _costs(parts: list[Part]) -> tuple[dict[str, _Cost], list[str]]:
+def _costs(all_nested: list[NestedEstimator]) -> tuple[dict[str, _Cost], list[str]]:
     """Return the cost of each part by its name, and why there may be further costs."""
-    kept = _kept_private(parts)
-    neighbours = {part.estimator.privacy_.neighbours for part in kept}
+    kept = _kept_private(all_nested)
+    neighbours = {nested.estimator.privacy_.neighbours for nested in kept}
     of_all = next(iter(neighbours)) if len(neighbours) == 1 else Neighbours.ROWS
 
-    costs: dict[str, _Cost] = {part.name: _Cost(part.estimator.privacy_, n_fits=1) for part in kept}
-    unknown = [part.unknown for part in parts if part.unknown and part.is_kept]
-    for part in parts:
-        if part.lost is None:
+    costs: dict[str, _Cost] = {
+        nested.name: _Cost(nested.estimator.privacy_, n_fits=1) for nested in kept
+    }
+    unknown = [nested.unknown for nested in all_nested if nested.unknown and nested.is_kept]
+    for nested in all_nested:
+        if nested.lost is None:
             continue
         try:
-            cost = _cost_of_lost(part, of_all)
+            cost = _cost_of_lost(nested, of_all)
         except ValueError as error:
             unknown.append(str(error).rstrip("."))
             continue
         if cost.n_fits:
-            name = f"{part.name}, fits that were not kept"
+            name = f"{nested.name}, fits that were not kept"
             costs[name] = _sum(cost, costs[name]) if name in costs else cost
     return costs, unknown
 
 
-def _kept_private(parts):
-    """Return the fitted private parts, each release once: frozen and cached parts may be shared."""
-    fitted = [part for part in parts if part.is_kept and hasattr(part.estimator, "privacy_")]
+def _kept_private(all_nested):
+    """Return the fitted private transformers, and shared ones (frozen or cached) only once."""
+    fitted = [
+        nested for nested in all_nested if nested.is_kept and hasattr(nested.estimator, "privacy_")
+    ]
     by_release = {
-        getattr(part.estimator.privacy_, "release_id", None) or id(part.estimator): part
-        for part in reversed(fitted)
-        if is_private(part.estimator)
+        getattr(nested.estimator.privacy_, "release_id", None) or id(nested.estimator): nested
+        for nested in reversed(fitted)
+        if is_private(nested.estimator)
     }
     return list(reversed(by_release.values()))
 
 
-def _cost_of_lost(part, neighbours):
+def _cost_of_lost(nested, neighbours):
     """Return the cost of all fits of a step that its composite did not keep."""
-    fits = planned_fits(part.lost.estimator, part.lost.n_features)
-    n_times = part.lost.n_fits
+    fits = planned_fits(nested.lost.estimator, nested.lost.n_features)
+    n_times = nested.lost.n_fits
     reasons = frozenset().union(*(fit.reasons for fit in fits))
-    if part.lost.note is not None and fits:
-        reasons |= {part.lost.note}
+    if nested.lost.note is not None and fits:
+        reasons |= {nested.lost.note}
 
     loss = replace(compose([fit.loss for fit in fits] * n_times), neighbours=neighbours)
     return _Cost(loss, sum(fit.n_fits for fit in fits) * n_times, reasons)
@@ -267,19 +272,20 @@ def _sum(one, other):
     return _Cost(one.loss + other.loss, one.n_fits + other.n_fits, one.reasons | other.reasons)
 
 
-def _has_learned(part):
-    if not part.is_kept or is_private(part.estimator) or learns_in_steps_only(part.estimator):
+def _has_learned(nested):
+    estimator = nested.estimator
+    if not nested.is_kept or is_private(estimator) or learns_in_steps_only(estimator):
         return False
     try:
-        check_is_fitted(part.estimator)
+        check_is_fitted(estimator)
     except (NotFittedError, TypeError):
         return False
-    return learns(part.estimator)
+    return learns(estimator)
 
 
-def _quoted_ledgers(parts: Iterable[Part]):
-    """Yield what each ledger of the private parts states now."""
-    private = [part.estimator for part in parts if is_private(part.estimator)]
+def _quoted_ledgers(all_nested: Iterable[NestedEstimator]):
+    """Yield what each ledger of the private transformers states now."""
+    private = [nested.estimator for nested in all_nested if is_private(nested.estimator)]
     ledgers = [getattr(transformer, "ledger", None) for transformer in private]
     yield from dict.fromkeys(_quoted(ledger) for ledger in ledgers if ledger is not None)
 
@@ -290,4 +296,6 @@ def _quoted(ledger):
         stated = sentence(access.summary())
     except (ValueError, OSError, ImportError, LedgerError):  # moved, or on another machine
         return "A privacy ledger was charged that cannot be read from here."
-    return f"The privacy ledger {access.store.place} states {stated}, for these and all other fits."
+    return (
+        f"The privacy ledger {access.store.location} states {stated}, for these and all other fits."
+    )

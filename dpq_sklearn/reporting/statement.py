@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_feature_names_in
 
 from dpq_sklearn.accounting.loss_in_words import NOT_COVERED, described, guarantee
 from dpq_sklearn.checks import shown
-from dpq_sklearn.composites.parts import parts_of
+from dpq_sklearn.composites.nested import nested_estimators
 from dpq_sklearn.ledger.ledger import PrivacyLedger
 from dpq_sklearn.reporting.document import Section, Table, as_html, as_markdown
 from dpq_sklearn.reporting.privacy_of import privacy_of
@@ -80,17 +80,17 @@ def privacy_statement(
 
 def _sections_of_estimator(estimator, row_wise):
     inside = privacy_of(estimator, row_wise=row_wise)
-    parts = {
-        part.name: part
-        for part in parts_of(estimator, is_fitted=True)
-        if part.name in inside.parts and hasattr(part.estimator, "privacy_")
+    private = {
+        nested.name: nested
+        for nested in nested_estimators(estimator, is_fitted=True)
+        if nested.name in inside.parts and hasattr(nested.estimator, "privacy_")
     }
 
     return [
         _guarantee(inside.total, inside),
         _cost(inside.total, inside),
-        *(_released(part) for part in parts.values()),
-        *(_parameters(part) for part in parts.values()),
+        *(_released(nested) for nested in private.values()),
+        *(_parameters(nested) for nested in private.values()),
         _not_covered(inside.not_private),
     ]
 
@@ -144,8 +144,8 @@ def _cost(loss, inside=None):
     return Section("Cost", (line[0].upper() + line[1:], table, *((notes,) if notes else ())))
 
 
-def _released(part):
-    estimator = part.estimator
+def _released(nested):
+    estimator = nested.estimator
     names = _check_feature_names_in(estimator)
     values = estimator._private_values()
 
@@ -154,7 +154,7 @@ def _released(part):
     )
     about = f"{type(estimator).__name__}, from {_origin(estimator)}."
     heading = "categories" if hasattr(estimator, "categories_") else "private numbers"
-    return Section(f"Released: {part.name}", (about, Table(("feature", heading), rows)))
+    return Section(f"Released: {nested.name}", (about, Table(("feature", heading), rows)))
 
 
 def _origin(estimator):
@@ -175,11 +175,11 @@ def _shortened(values):
     return ", ".join(texts)
 
 
-def _parameters(part):
-    parameters = part.estimator.get_params(deep=False)
+def _parameters(nested):
+    parameters = nested.estimator.get_params(deep=False)
     parameters.pop("ledger", None)  # it is named with the cost
     rows = tuple((name, shown(value)) for name, value in parameters.items() if value is not None)
-    return Section(f"Parameters: {part.name}", (Table(("parameter", "value"), rows),))
+    return Section(f"Parameters: {nested.name}", (Table(("parameter", "value"), rows),))
 
 
 def _not_covered(not_private=()):

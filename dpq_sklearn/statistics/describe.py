@@ -9,7 +9,7 @@ from dpq_sklearn.estimators.parameters import per_feature_lattices
 from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_table, library_of, no_data_in_frames
-from dpq_sklearn.reading.descriptions import (
+from dpq_sklearn.reading.describe_format import (
     check_container,
     check_library_of,
     labels_of_quantiles,

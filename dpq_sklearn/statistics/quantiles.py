@@ -18,7 +18,7 @@ from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
-from dpq_sklearn.reading.descriptions import check_library_of, make_segmented_quantiles
+from dpq_sklearn.reading.describe_format import check_library_of, make_segmented_quantiles
 from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.priors import prior_of_column, refuse_private_rows

@@ -1,4 +1,4 @@
-"""The parts of a composite estimator, and the upstream steps that invalidate a guarantee.
+"""The estimators nested in a composite, and the upstream steps that invalidate a guarantee.
 
 The guarantee of a private transformer covers the rows that it is fitted on. An upstream step that
 learns from the private rows (a scaler, an imputer by the mean, PCA) passes on rows that depend on
@@ -31,7 +31,7 @@ from dpq_sklearn.composites.rules import (
 )
 from dpq_sklearn.composites.steps import Reason, Step
 
-# Functions that compute each row of their result from one row. So do NumPy's ufuncs.
+# Like NumPy's ufuncs, these functions compute each row of their result from one row.
 _ROW_WISE_FUNCTIONS = (None, np.clip, np.nan_to_num, np.round, np.around)
 
 
@@ -43,18 +43,18 @@ class Upstream(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class NestedEstimator:
     """An estimator somewhere inside a composite."""
 
     name: str  # the names of the steps that lead to it
     estimator: Any
     is_kept: bool = False
     upstream: tuple[Upstream, ...] = ()
-    lost: Step | None = None  # if a fitted composite does not keep its fits: these
-    unknown: str | None = None  # why it is not known how often it fits its own parts
+    lost: Step | None = None  # the fits that a fitted composite does not keep, if there are any
+    unknown: str | None = None  # why the number of fits of its own steps is not known
 
     def void_in_words(self) -> str:
-        """Return a sentence that says why the guarantee of this part does not hold."""
+        """Return a sentence that says why the guarantee of this estimator does not hold."""
         steps = "; ".join(f"{step.name!r} {step.reason.value}" for step in self.upstream)
         return (
             f"The guarantee of {self.name!r} does NOT hold for the original rows, because {steps}."
@@ -71,34 +71,40 @@ def checked_row_wise(row_wise: object) -> tuple:
     return tuple(given)
 
 
-def parts_of(estimator: object, *, is_fitted: bool, row_wise: Collection = ()) -> Iterator[Part]:
+def nested_estimators(
+    estimator: object, *, is_fitted: bool, row_wise: Collection = ()
+) -> Iterator[NestedEstimator]:
     """Yield an estimator and all estimators inside it, in the order in which rows reach them.
 
     `is_fitted` says whether to look at fitted attributes or at parameters. `row_wise` are functions
     and names of steps that the user knows to treat each row separately.
     """
-    yield from _parts_of(Part("", estimator, is_fitted), row_wise, frozenset())
+    yield from _nested_estimators(NestedEstimator("", estimator, is_fitted), row_wise, frozenset())
 
 
-def _parts_of(part: Part, row_wise: Collection, outer: frozenset[int]) -> Iterator[Part]:
-    estimator = part.estimator
-    name = part.name or type(estimator).__name__
+def _nested_estimators(
+    nested: NestedEstimator, row_wise: Collection, outer: frozenset[int]
+) -> Iterator[NestedEstimator]:
+    estimator = nested.estimator
+    name = nested.name or type(estimator).__name__
     n_features = getattr(estimator, "n_features_in_", None)
-    steps = steps_of(estimator, n_features, is_fitted=part.is_kept)
-    yield replace(part, name=name, unknown=why_unknown(estimator, steps))
+    steps = steps_of(estimator, n_features, is_fitted=nested.is_kept)
+    yield replace(nested, name=name, unknown=why_unknown(estimator, steps))
 
     outer |= {id(estimator)}
-    upstream = part.upstream
+    upstream = nested.upstream
     if steps and (reason := reason_of(estimator)):
         upstream = (*upstream, Upstream(name, reason))
 
     for step in steps:
-        if id(step.estimator) in outer:  # an estimator that refers to the one that holds it
+        if id(step.estimator) in outer:  # an estimator that refers to its own composite
             continue
-        path = " > ".join(filter(None, (part.name, step.name)))
+        path = " > ".join(filter(None, (nested.name, step.name)))
         here = upstream if step.reason is None else (*upstream, Upstream(name, step.reason))
-        lost = step if part.is_kept and not step.is_kept and step.n_fits else None
-        yield from _parts_of(Part(path, step.estimator, step.is_kept, here, lost), row_wise, outer)
+        lost = step if nested.is_kept and not step.is_kept and step.n_fits else None
+        yield from _nested_estimators(
+            NestedEstimator(path, step.estimator, step.is_kept, here, lost), row_wise, outer
+        )
 
         is_vouched_for = bool({path, step.name} & _names_in(row_wise))
         is_chain = isinstance(estimator, Pipeline)
@@ -116,7 +122,7 @@ def learns(estimator: object, row_wise: Collection = ()) -> bool:
     Private transformers, stateless transformers of scikit-learn and constants do not learn in this
     sense. Any other estimator or function is assumed to learn, unless `row_wise` lists it.
     """
-    if isinstance(estimator, FrozenEstimator):  # nobody can tell on which rows it was fitted
+    if isinstance(estimator, FrozenEstimator):  # the rows that it was fitted on are not known
         return learns(estimator.estimator, row_wise)
     if is_private(estimator):
         return False
@@ -126,7 +132,7 @@ def learns(estimator: object, row_wise: Collection = ()) -> bool:
         vouched = _names_in(row_wise)
         return any(learns(step.estimator, row_wise) for step in steps if step.name not in vouched)
 
-    if isinstance(estimator, SimpleImputer):  # it drops columns without any value by default
+    if isinstance(estimator, SimpleImputer):  # by default it drops columns without any value
         is_constant = estimator.strategy == "constant" and estimator.keep_empty_features
         return not is_constant or estimator.add_indicator
     if isinstance(estimator, MissingIndicator):
@@ -155,5 +161,5 @@ def _is_row_wise(function, row_wise):
 def _is_stateless_in_sklearn(estimator):
     cls = type(estimator)
     if not cls.__module__.startswith("sklearn.") or cls.__name__ == "PatchExtractor":
-        return False  # a patch extractor makes many rows of one
+        return False  # a patch extractor makes many rows of one row
     return not get_tags(estimator).requires_fit
