@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpq_sklearn import dp_count
 from dpq_sklearn.accounting.conversions import eps_of_zcdp, rho_of_approximate_dp
 from dpq_sklearn.accounting.losses import (
     PrivacyLoss,
@@ -28,9 +29,9 @@ from dpq_sklearn.accounting.losses import (
 )
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger.access import BudgetExceededError
-from dpq_sklearn.ledger.contents import LedgerError, Row, Totals, new_row
+from dpq_sklearn.ledger.contents import Caps, LedgerError, Row, Summary, Totals, new_row
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge, opened
-from dpq_sklearn.ledger.views import BudgetLeft
+from dpq_sklearn.ledger.views import BudgetLeft, budget_left
 
 
 @pytest.fixture
@@ -128,6 +129,31 @@ def test_a_cap_on_rho_needs_a_delta_for_releases_without_rho(path):
     ledger.spend(ONLY_APPROXIMATE, what="categories")
     assert ledger.remaining().rho == pytest.approx(0.2 - 0.5**2 / 2)
     assert not ledger.check(PrivacyLoss(0.1, 4e-7, math.inf))
+
+
+def test_nothing_is_left_if_half_of_the_delta_does_not_cover_the_failures():
+    # Ledgers of an earlier version allowed failures up to the whole delta.
+    rows = [Row(1, 0.5, 8e-7, math.inf, math.inf, 1, "{}")]
+    for caps in (Caps(2.0, 1e-6, None), Caps(None, 1e-6, 2.0), Caps(2.0, 0.0, None)):
+        left = budget_left(Summary("id", "now", "rows", caps, Totals.of(rows)))
+        assert left.eps == 0.0 and not left.rho
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.1])
+def test_a_release_with_an_enormous_eps_is_recorded_by_an_uncapped_ledger_only(delta):
+    enormous = PrivacyLoss(1e200, delta, math.inf)
+    assert not PrivacyLedger(eps=1.0, delta=0.5).check(enormous)
+    ledger = PrivacyLedger(uncapped=True)
+    ledger.spend(enormous, what="nearly everything")
+    assert ledger.spent().eps == 1e200
+
+
+def test_a_ledger_with_the_smallest_delta_counts_pure_eps():
+    smallest = math.ulp(0.0)  # half of it is rounded to 0
+    ledger = PrivacyLedger(eps=1.0, delta=smallest)
+    assert ledger.remaining() == (1.0, 0.0)
+    dp_count(np.zeros(10), eps=1.0, delta=smallest, ledger=ledger)
+    assert ledger.spent().eps == 1.0
 
 
 def test_known_pure_eps_of_releases_with_a_delta_counts():

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpq_sklearn import PrivacyLedger
+from dpq_sklearn import BudgetExceededError, PrivacyLedger
 from dpq_sklearn.accounting.neighbours import Neighbours
+from dpq_sklearn.ledger import file
 from tests.recorded import columns
 
 DATA = Path(__file__).parent / "data"
@@ -60,6 +61,24 @@ def test_a_ledger_file_of_an_earlier_version_is_read_and_charged(tmp_path):
     assert [record.release_id for record in ledger.records()] == [None, None]
     ledger.spend(eps=0.25, what="one more")
     assert PrivacyLedger(path, eps=5, delta=1e-5, neighbours="people").spent().eps == 1.75
+
+
+@pytest.mark.parametrize("most_verified", [0, 1000])
+def test_a_ledger_file_of_an_earlier_version_with_releases_without_rho_is_read_and_charged(
+    tmp_path, monkeypatch, most_verified
+):
+    # That version stored infinite sums of rho and pure eps after such a release.
+    monkeypatch.setattr(file, "MOST_RELEASES_VERIFIED_BY_A_SPEND", most_verified)
+    path = tmp_path / "ledger.db"
+    shutil.copyfile(DATA / "ledger_with_deltas_0.1.sqlite", path)
+    ledger = PrivacyLedger(path)
+    assert ledger.caps == (2.0, 1e-6, None)
+    assert (ledger.spent().eps, ledger.spent().delta) == (1.0, 2e-7)
+
+    ledger.spend(eps=0.25, what="one more")
+    assert PrivacyLedger(path).spent().eps == 1.25
+    with pytest.raises(BudgetExceededError, match="needs 4e-07"):
+        ledger.spend(eps=0.25, delta=4e-7, what="more than half of the delta")
 
 
 @pytest.mark.parametrize("note", [{}, {"_note": "a project"}])

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 def rho_of_pure(eps: float) -> float:
     """Return rho such that every eps-DP release is rho-zCDP (Bun, Steinke 2016)."""
-    return eps**2 / 2
+    return eps**2 / 2 if eps < 1e150 else math.inf  # the square of a large float overflows
 
 
 def eps_of_pure(rho: float) -> float:
@@ -55,6 +55,8 @@ def eps_of_zcdp_each(rhos: np.ndarray, delta: float) -> np.ndarray:
 @lru_cache(maxsize=256)
 def rho_of_approximate_dp(eps: float, delta: float) -> float:
     """Return the largest rho such that rho-zCDP implies (eps, delta)-DP by `eps_of_zcdp`."""
+    if delta == 0:
+        return 0.0
     return -_least(lambda a: -(eps - _delta_term(a, delta)) / a) * (1 - 2.0**-40)
 
 

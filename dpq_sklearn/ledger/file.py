@@ -20,6 +20,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -476,7 +477,7 @@ def _failures_explained(path: str, is_new: bool = False) -> Iterator[None]:
 def _verified_state(connection: sqlite3.Connection, path: str) -> _State:
     """Return the state of the ledger, after verifying its head and all rows or the last one."""
     state = _verified_head(connection, path)
-    if state is None or state.summary.totals.n_releases <= MOST_RELEASES_VERIFIED_BY_A_SPEND:
+    if state is None or _needs_all_rows(state.summary.totals):
         return _state_of(_verified_contents(connection, path))
 
     last = connection.execute("SELECT id, chain FROM releases ORDER BY id DESC LIMIT 1").fetchone()
@@ -495,8 +496,12 @@ def _verified_contents(connection: sqlite3.Connection, path: str) -> Contents:
         records = connection.execute(query).fetchall()
         contents = Contents(*state.summary[:4], tuple(Row._make(r[:-1]) for r in records))
         chains = _chains(contents)
-        found = _State(contents.summary, chains[-1])
-        is_intact = chains[1:] == [r[-1] for r in records] and found == state
+        totals = contents.summary.totals
+        is_intact = (
+            chains[1:] == [r[-1] for r in records]
+            and chains[-1] == state.chain
+            and state.summary.totals in (totals, _with_infinite_sums(totals))
+        )
     except _UNEXPECTED_VALUES:
         is_intact = False
 
@@ -576,6 +581,17 @@ def _totals_of(text: str) -> Totals:
 def _text_of(totals: Totals) -> str:
     """Return the totals as they are stored. Ledgers of earlier versions store no failures."""
     return json.dumps(totals if totals.failure else totals[:-1])
+
+
+def _with_infinite_sums(totals: Totals) -> Totals:
+    """Return the totals that earlier versions stored after a release without rho and pure eps."""
+    return totals._replace(rho=(math.inf,), pure_eps=(math.inf,), failure=())
+
+
+def _needs_all_rows(totals: Totals) -> bool:
+    """Return whether a spend reads all rows: they are few, or the sums may be too large."""
+    is_small = totals.n_releases <= MOST_RELEASES_VERIFIED_BY_A_SPEND
+    return is_small or totals == _with_infinite_sums(totals)
 
 
 def _has_sound_structure(connection: sqlite3.Connection) -> bool:

@@ -104,6 +104,9 @@ def budget_left(summary: Summary) -> BudgetLeft:
     caps = summary.caps
     spent = summary.totals.amounts()
     is_pure = caps.eps is not None and caps.delta == 0
+    if caps.is_set and not covers_failures(caps.delta or 0.0, spent):
+        return BudgetLeft(0.0, None if is_pure else 0.0)
+
     eps = math.inf
     rho = math.inf
 
