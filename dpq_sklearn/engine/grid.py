@@ -1,27 +1,27 @@
-"""The public grid: which cell a number lies in, and how much grid measure a cell has.
+"""The public grid: the cell of each number, and the grid measure of each cell.
 
-Every number belongs to one cell, and every cell has `positions_per_cell` positions, among which
-the records of the cell are spread. The grid is fixed before any data are seen. Only cells are ever
-released, so an output has no low-order bits that could betray the data.
+Every number belongs to one cell. Every cell has `positions_per_cell` positions, over which its
+records are spread. The grid is fixed before any data are read. Only cells are released, so the
+released values have no low-order bits that could reveal the data.
 
-`Grid` is what the engine asks of a grid. On a `FloatGrid` cells have equal width in a signed
-logarithm of the value: the number of floats between zero and the value, which is the float's bit
-pattern. That is exact, monotone and alike on every machine, which no library's ``log`` promises.
-Below a smallest power of two the scale is linear, through zero. Cell 0 begins at zero, and negative
-numbers have negative cells; between two bounds, cell 0 holds the lower one.
+The engine uses the interface `Grid`. The cells of a `FloatGrid` have equal width in a signed
+logarithm of the value: the number of floats between zero and the value, which is the bit pattern of
+the float. It is exact, monotone and the same on every machine, unlike the ``log`` of a library.
+Below a smallest power of two the scale is linear through zero. Cell 0 begins at zero, and negative
+numbers have negative cells. Between two bounds, cell 0 contains the lower bound.
 
-If the user declares `decimals`, the values of a column lie on a *lattice*, the multiples of a
-power of ten, and the cells are its points. If there are too many points, then far from zero a cell
-has two points, four, and so on.
+If the user declares `decimals`, the values of a column lie on a *lattice*, the multiples of a power
+of ten, and the cells are the points of the lattice. If there are too many points, cells far from
+zero have two points, four points, and so on.
 
 A point is a whole number of *units* (of the last decimal). Values are rounded to units, and edges
-are computed in units, so both directions must agree to the last bit. Units of at most 51
-significant bits survive the way to a float and back: dividing by an exact power of ten and
-multiplying by it again are off by less than half of the last of 51 bits. So every whole number up
-to 2^51 units is a point; further away only those of 51 bits are, and bounds must not lie there.
-With 0 decimals nothing is rounded, and every whole float is a point.
+are computed in units, so the two conversions must agree to the last bit. Units with at most 51
+significant bits survive the conversion to a float and back: the error of dividing by an exact power
+of ten and multiplying again is less than half of the last of 51 bits. So every whole number up to
+2^51 units is a point. Beyond, only numbers with 51 significant bits are points, and bounds must not
+lie there. With 0 decimals nothing is rounded, and every whole float is a point.
 
-The *grid measure* of a cell is 1, and more if the cell holds a round number (`round_numbers`).
+The *grid measure* of a cell is 1, or larger if the cell contains a round number (`round_numbers`).
 """
 
 from dataclasses import dataclass
@@ -35,37 +35,38 @@ from dpq_sklearn.engine.round_numbers import round_numbers_of, times_ten_to
 
 FULL_RESOLUTION = 40  # at most 2^40 cells in a column
 POSITIONS_PER_CELL = 2**10
-# More than the grid measure of all positions of a column: 2^50 positions, and round numbers.
+# An upper bound of the grid measure of a column: 2^50 positions, and round numbers.
 MOST_MEASURE = 2**53
 
 _STEPS_PER_OCTAVE = 2**52  # floats in an octave
 _LARGEST_BITS = np.array(np.finfo(np.float64).max).view(np.int64)  # an edge is never infinite
 # Without bounds the scale is logarithmic from two to this power up to `LARGEST_EXPONENT`.
 _SMALLEST_EXPONENT = -10
-# With bounds it is logarithmic over the octaves below the larger bound: so many, or down to 2^-10.
+# With bounds it is logarithmic over this number of octaves below the larger bound, or down to
+# 2^-10.
 _OCTAVES_BETWEEN_BOUNDS = 20
-_MOST_OCTAVES = 1000  # so that the floats on both sides of zero can be counted in 64 bits
-_LEAST_EXPONENT = -900  # so that no power of ten below overflows
-# In place of the decimals of a column that need not lie on a lattice.
+_MOST_OCTAVES = 1000  # so that the number of floats on both sides of zero fits into 64 bits
+_LEAST_EXPONENT = -900  # so that no power of ten overflows
+# The value of `decimals` for a column without a lattice.
 _NO_LATTICE = -(2**15)
 _LARGEST_UNIT_EXPONENT = 52  # beyond, floats are further apart than units
-_UNIT_BITS = 51  # significant bits of units that survive the way to a float and back
+_UNIT_BITS = 51  # significant bits of units that survive the conversion to a float and back
 
 
 class Grid(Protocol):
-    """The grids of several columns, as the engine and the mechanisms see them.
+    """The grids of several columns, as the engine and the mechanisms use them.
 
-    The arrays have the shape (n_columns,). Methods take the column of each cell or value as
-    `columns`, an index into these arrays that broadcasts with it.
+    The arrays have the shape (n_columns,). The argument `columns` of the methods has the column of
+    each cell or value, and broadcasts with them.
 
-    What proofs rest on: `cells_of` is monotone and depends on nothing but the value, all cells from
-    `first` up to `end` have a grid measure of 1 or more, and `cells_at` finds each of them as often
-    as that.
+    The proofs require that `cells_of` is monotone and depends on the value alone, that all cells
+    from `first` up to `end` have a grid measure of at least 1, and that `cells_at` returns each
+    cell for as many units as its measure.
     """
 
-    low: np.ndarray  # values are clipped to it
+    low: np.ndarray  # values are clipped to [low, high]
     high: np.ndarray
-    is_open_low: np.ndarray  # whether that is the end of the scale, and not a bound
+    is_open_low: np.ndarray  # whether `low` is the end of the scale, and not a bound
     is_open_high: np.ndarray
     is_lattice: np.ndarray  # whether the cells are the points of a lattice
     are_columns_alike: bool  # whether all columns have the same grid
@@ -77,27 +78,27 @@ class Grid(Protocol):
         """Return the grids of a slice or a list of the columns."""
 
     def on_lattices(self, values, columns):
-        """Return each float64 value, or the nearest point of its column's lattice; NaN stay."""
+        """Return each float64 value, or the nearest point of its lattice; NaN stays NaN."""
 
     def cells_of(self, values, columns):
-        """Return the cell of each float64 value; for NaN it means nothing."""
+        """Return the cell of each float64 value; the result for NaN is arbitrary."""
 
     def lower_edges(self, cells, columns):
-        """Return the lower end of each cell: to the last bit, the least value in it.
+        """Return the least value in each cell, exact to the last bit.
 
         On a lattice it is the least point.
         """
 
     def upper_edges(self, cells, columns):
-        """Return the upper end of each cell; on a lattice the last point in it."""
+        """Return the upper end of each cell; on a lattice, the last point of the cell."""
 
     def measure_before(self, cells, columns):
-        """Return the grid measure of all cells before each of these."""
+        """Return the total grid measure of the cells before each cell."""
 
     def cells_at(self, first, last, units, columns):
-        """Return the cells in [first, last) to which the units 0, 1, ... of their measure belong.
+        """Return the cells in [first, last) to which the given units of their measure belong.
 
-        All arrays have the shape (n,), and each unit is below the measure of its range.
+        All arrays have the shape (n,). Each unit is at least 0, and below the measure of its range.
         """
 
 
@@ -110,17 +111,17 @@ class FloatGrid:
     is_open_low: np.ndarray
     is_open_high: np.ndarray
     smallest_exponent: np.ndarray  # the scale is linear below this power of two
-    steps_per_cell: np.ndarray  # how many floats are one cell
-    decimals: np.ndarray | None = None  # how many its lattice has; None if no column has one
+    steps_per_cell: np.ndarray  # the number of floats in a cell
+    decimals: np.ndarray | None = None  # of the lattices; None if no column has a lattice
     positions_per_cell: int = POSITIONS_PER_CELL
 
     def __getitem__(self, columns):
         """Return the grids of a slice or a list of the columns."""
-        parts = {name: field[columns] for name, field in self._fields_of_columns().items()}
-        return type(self)(**parts, positions_per_cell=self.positions_per_cell)
+        fields = {name: field[columns] for name, field in self._fields_of_columns().items()}
+        return type(self)(**fields, positions_per_cell=self.positions_per_cell)
 
     def _fields_of_columns(self):
-        """Return the fields that have one entry for each column."""
+        """Return the fields that have an entry for each column."""
         return {
             "low": self.low,
             "high": self.high,
@@ -132,7 +133,7 @@ class FloatGrid:
         }
 
     def _index(self, columns):
-        """Return `columns`, or 0 if all columns have the same grid: looking up one is faster."""
+        """Return `columns`, or 0 if all columns have the same grid, because a scalar is faster."""
         return 0 if self.are_columns_alike else columns
 
     @cached_property
@@ -148,14 +149,14 @@ class FloatGrid:
         return self.decimals != _NO_LATTICE
 
     def on_lattices(self, values, columns):
-        """Return each value, or the nearest point of its column's lattice; NaN stay."""
-        with np.errstate(over="ignore"):  # beyond the largest float it is infinite
+        """Return each value, or the nearest point of its lattice; NaN stays NaN."""
+        with np.errstate(over="ignore"):  # values beyond the largest float become infinite
             return self._in_values(self._in_units(values, columns), columns)
 
     def _in_units(self, values, columns):
-        """Return values on lattices as whole numbers of units, others as they are.
+        """Return values on lattices as whole numbers of units, and other values unchanged.
 
-        ``_in_units(_in_values(units)) == units`` for all units of points (`_UNIT_BITS`).
+        ``_in_units(_in_values(units)) == units`` for the units of all points (`_UNIT_BITS`).
         """
         if self.decimals is None:
             return values
@@ -168,7 +169,7 @@ class FloatGrid:
         return np.where(self.is_lattice[columns], units, values)
 
     def _in_values(self, units, columns):
-        """Return the values of units on lattices; others are values already."""
+        """Return the values of units on lattices, and other values unchanged."""
         if self.decimals is None:
             return units
         return times_ten_to(units, -self._scales[columns])
@@ -189,25 +190,25 @@ class FloatGrid:
         return self.cells_of(self.high, slice(None)) + 1
 
     def cells_of(self, values, columns):
-        """Return the cell of each value (no NaN)."""
+        """Return the cell of each float64 value; the result for NaN is arbitrary."""
         columns = self._index(columns)
         clipped = np.minimum(np.maximum(values, self.low[columns]), self.high[columns])
         steps = self._steps_of(self._in_units(clipped, columns), columns)
         return steps // self.steps_per_cell[columns] - self._origin[columns]
 
     def lower_edges(self, cells, columns):
-        """Return the lower end of each cell: to the last bit, the least value in it."""
+        """Return the least value in each cell, exact to the last bit."""
         columns = self._index(columns)
         return self._in_values(self._least_units(cells, columns), columns)
 
     def upper_edges(self, cells, columns):
-        """Return the upper end of each cell; on a lattice the last point in it."""
+        """Return the upper end of each cell; on a lattice, the last point of the cell."""
         columns = self._index(columns)
         following = self._least_units(cells + 1, columns)
         if self.decimals is None:
             return following
 
-        # The distance to the point before: 1, or the last bit of units far from zero.
+        # The distance to the previous point is 1, or the last bit of units far from zero.
         last_bits = np.spacing(np.abs(np.nextafter(following, -np.inf)))
         times = np.where(self._scales[columns] == 0, 1.0, 2.0 ** (53 - _UNIT_BITS))
         distances = np.maximum(1.0, times * last_bits)
@@ -215,30 +216,34 @@ class FloatGrid:
         return self._in_values(last, columns)
 
     def _least_units(self, cells, columns):
-        """Return the least number of units in each cell; without a lattice, the least value."""
+        """Return the least number of units in each cell, or the least value without a lattice."""
         from_zero = cells + self._origin[columns]
         return self._values_at(from_zero * self.steps_per_cell[columns], columns)
 
     @cached_property
     def _origin(self):
-        """The cell, counted from zero, that is cell 0."""
-        # Between bounds far from zero cells are so fine that their numbers would overflow.
+        """The number of cells from zero to cell 0."""
+        # Between bounds far from zero, cells are so fine that their numbers from zero would
+        # overflow.
         lowest = self._in_units(self.low, slice(None))
         cells = self._steps_of(lowest, slice(None)) // self.steps_per_cell
         return np.where(self.is_open_low | self.is_open_high, 0, cells)
 
     def _steps_of(self, values, columns):
-        """Return the number of floats (below the smallest power of two: of steps) from zero."""
+        """Return the signed number of floats from zero to each value.
+
+        Below the smallest power of two, linear steps replace floats.
+        """
         magnitudes = np.abs(values)
         steps = magnitudes.view(np.int64) - self._bits_at_zero[columns]
-        signs = values.view(np.int64) >> 63  # -1 or 0; negates without a branch for each value
+        signs = values.view(np.int64) >> 63  # -1 or 0, to negate without a branch
         steps ^= signs
         steps -= signs
         is_tiny = magnitudes < self._smallest[columns]
         if is_tiny.any():
             of_smallest = np.where(is_tiny, values, 0.0) / self._smallest[columns]
             whole = np.floor(of_smallest[is_tiny] * _STEPS_PER_OCTAVE)
-            # A negative number stays below zero, also if the quotient is too small for a float.
+            # A negative number stays below zero even if the quotient is too small for a float.
             steps[is_tiny] = np.where(values[is_tiny] < 0, np.minimum(whole, -1), whole)
         return steps
 
@@ -252,7 +257,7 @@ class FloatGrid:
 
     @cached_property
     def _bits_at_zero(self):
-        """The bit pattern from which steps are counted: an octave below the smallest power."""
+        """The bit pattern at which steps begin: an octave below the smallest power of two."""
         return self._smallest.view(np.int64) - _STEPS_PER_OCTAVE
 
     @cached_property
@@ -260,7 +265,7 @@ class FloatGrid:
         return np.ldexp(1.0, self.smallest_exponent)
 
     def measure_before(self, cells, columns):
-        """Return the grid measure of all cells before each of these."""
+        """Return the total grid measure of the cells before each cell."""
         columns = self._index(columns)
         return self._measure_from_zero(cells, columns) - self._measure_before_first[columns]
 
@@ -273,9 +278,9 @@ class FloatGrid:
         return cells + self._round_numbers.measure_up_to(serials, columns)
 
     def cells_at(self, first, last, units, columns):
-        """Return the cells in [first, last) to which the units 0, 1, ... of their measure belong.
+        """Return the cells in [first, last) to which the given units of their measure belong.
 
-        The units have an order of their own: one for each cell, then those of round numbers.
+        The first units belong to the cells, one to each. The others belong to round numbers.
         """
         cells = first + units
         beyond = (cells >= last).nonzero()[0]
@@ -302,14 +307,14 @@ class FloatGrid:
         )
 
     def _serials_before(self, cells, columns):
-        """Return the last serial before each cell."""
+        """Return the last serial of a round number before each cell."""
         columns = self._index(columns)
         return self._round_numbers.serials_below(self.lower_edges(cells, columns), columns)
 
     def _cells_of_serials(self, serials, columns):
-        """Return the cell of each serial, as `_serials_before` has it."""
+        """Return the cell of each serial, consistent with `_serials_before`."""
         values = self._round_numbers.values_of(serials, columns)
-        # They are off by less than 2^-50. That matters if an edge of a cell is so near.
+        # The relative error of less than 2^-50 matters only if the edge of a cell is that near.
         around = np.array((values * (1 - 2.0**-50), values * (1 + 2.0**-50)))
         cells, others = self.cells_of(around, columns)
         if (cells == others).all():
@@ -324,11 +329,11 @@ class FloatGrid:
 
 
 def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION, decimals_of_columns=None):
-    """Return the grids for checked bounds, a pair for each column; open ends are infinite.
+    """Return the grids of columns with checked bounds, which are infinite at open ends.
 
     A column has about ``2**resolution`` cells, unless there are fewer floats, or points of its
-    lattice, between its bounds. The lattice has so many decimals (`checked_decimals`); None is a
-    column that need not lie on one.
+    lattice, between its bounds. `decimals_of_columns` are checked (`checked_decimals`), with None
+    for a column without a lattice.
     """
     if not 1 <= resolution <= FULL_RESOLUTION:
         raise ValueError(
@@ -339,17 +344,17 @@ def make_grid(bounds_of_columns, resolution=FULL_RESOLUTION, decimals_of_columns
     return _grid_of_columns(tuple(map(tuple, bounds_of_columns)), resolution, tuple(decimals))
 
 
-@lru_cache(maxsize=32)  # with all that a grid works out once, for the next fit
-def _grid_of_columns(bounds_of_columns, resolution, decimals):
-    """Return what `make_grid` does, of arguments that can be hashed."""
+@lru_cache(maxsize=32)  # so that the next fit reuses the cached properties of a grid
+def _grid_of_columns(bounds_of_columns, resolution, decimals_of_columns):
+    """Return the same as `make_grid` for hashable arguments."""
     columns = [
         _fields_of_column(*bounds, resolution)
-        if of_column is None
-        else _fields_of_lattice(*bounds, resolution, of_column)
-        for bounds, of_column in zip(bounds_of_columns, decimals, strict=True)
+        if decimals is None
+        else _fields_of_lattice(*bounds, resolution, decimals)
+        for bounds, decimals in zip(bounds_of_columns, decimals_of_columns, strict=True)
     ]
     fields = {name: np.array([fields[name] for fields in columns]) for name in columns[0]}
-    if all(of_column is None for of_column in decimals):
+    if all(decimals is None for decimals in decimals_of_columns):
         fields["decimals"] = None
     for array in fields.values():
         if array is not None:
@@ -391,13 +396,13 @@ def _fields_of_column(low, high, resolution):
 
 @lru_cache(maxsize=1024)
 def _fields_of_lattice(low, high, resolution, decimals):
-    """Return the fields of a `FloatGrid` for a column on a lattice. Its steps are of units."""
+    """Return the fields of a `FloatGrid` for a column on a lattice, with steps of units."""
     first, last = units_between(low, high, decimals)
 
     def n_cells(exponent):
         return _cells_from_zero(last, exponent) - _cells_from_zero(first, exponent) + 1
 
-    # As many points as possible are cells of their own.
+    # As many points as possible are single cells.
     exponents = range(_LARGEST_UNIT_EXPONENT, 0, -1)
     exponent = next((e for e in exponents if n_cells(e) <= 1 << resolution), 0)
     coarser = 1 << max((n_cells(exponent) - 1).bit_length() - resolution, 0)
@@ -415,25 +420,25 @@ def _fields_of_lattice(low, high, resolution, decimals):
 
 
 def _with_unit_bits(units):
-    """Return units rounded to as many significant bits as survive the way to a float and back."""
+    """Return units rounded to `_UNIT_BITS` significant bits."""
     mantissas, exponents = np.frexp(units)
     return np.ldexp(np.rint(np.ldexp(mantissas, _UNIT_BITS)), exponents - _UNIT_BITS)
 
 
 def _n_unit_bits(decimals):
-    """Return how many significant bits the units of a lattice may have."""
+    """Return the number of significant bits that the units of a lattice may have."""
     return 53 if decimals == 0 else _UNIT_BITS
 
 
 def _farthest_bound(decimals):
-    """Return how many units from zero a bound may lie."""
+    """Return the largest distance of a bound from zero, in units."""
     return 2.0**LARGEST_EXPONENT if decimals == 0 else 2.0**_UNIT_BITS
 
 
 def _cells_from_zero(units, exponent):
-    """Return how many cells a number of units is from zero, on a scale linear up to 2^exponent.
+    """Return the number of cells from zero to a number of units.
 
-    Beyond, there are ``2**exponent`` cells in each octave.
+    The scale is linear up to ``2**exponent``, and has ``2**exponent`` cells per octave beyond.
     """
     octaves_beyond = max(abs(units).bit_length() - 1 - exponent, 0)
     cells = (octaves_beyond << exponent) + (abs(units) >> octaves_beyond)
@@ -441,10 +446,10 @@ def _cells_from_zero(units, exponent):
 
 
 def units_between(low, high, decimals):
-    """Return the first and the last point of a lattice between two bounds, in its units.
+    """Return the first and the last point of a lattice between two bounds, in units.
 
-    An open end is at 2^64 units from zero. The first is above the last if there is no point. Raises
-    a ValueError if a bound lies so far from zero that floats do not hold so many decimals.
+    An open end is 2^64 units from zero. The first point is above the last if there are no points.
+    Raises a ValueError if a bound is so far from zero that floats cannot represent the decimals.
     """
     with np.errstate(over="ignore"):
         ends = np.rint(times_ten_to(np.array([low, high]), np.array(decimals)))
@@ -465,7 +470,7 @@ def units_between(low, high, decimals):
 
 
 def _n_floats_between(low, high, smallest_exponent):
-    """Return how many cells there are between two bounds if every float is one."""
+    """Return the number of cells between two bounds if every float is a cell."""
     floats = FloatGrid(
         low=np.array([low]),
         high=np.array([high]),

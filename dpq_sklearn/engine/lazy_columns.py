@@ -1,12 +1,12 @@
 """Long columns that are sorted only where a mechanism looks.
 
 A mechanism looks up a few ranks around each quantile, so most values of a long column never need to
-be in order. A `LazyColumn` keeps its values as they come. The first look-up near a quantile makes a
-window: a sample says roughly where the values lie, one pass over the column counts the values below
-the window and copies those inside, and only the copies are sorted.
+be sorted. A `LazyColumn` keeps its values in their order. The first look-up near a quantile makes a
+window: a sample shows roughly where the values lie, one pass over the column counts the values
+below the window and copies the values inside, and only the copies are sorted.
 
-The answers are those of a full sort, bit by bit. The running time depends on the data, as it does
-for every sort.
+The results are those of a full sort, bit by bit. The running time depends on the data, as for every
+sort.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ _MOST_WINDOWS = 6
 _MOST_IN_WINDOWS = 0.25
 # A column is also sorted if more edges than this are looked up outside of its windows at once.
 _MOST_COUNTED_EDGES = 16
-_VALUES_AT_ONCE = 2**16  # these stay in the cache
+_VALUES_AT_ONCE = 2**16  # so that they fit into the CPU cache
 
 
 class LazyColumns:
-    """Several long columns: `Columns`.
+    """Several long columns, an implementation of `Columns`.
 
     ``run(function, arguments)`` returns a list of results. It may use threads.
     """
@@ -39,11 +39,11 @@ class LazyColumns:
 
     @classmethod
     def of_arrays(cls, arrays: list[np.ndarray], run: Callable) -> "LazyColumns":
-        """Return columns of these float64 values, in any order. The arrays are not changed."""
+        """Return columns of these float64 values in any order. The arrays are not changed."""
         return cls(run(LazyColumn, arrays), run)
 
     def __getitem__(self, columns):
-        """Return a list of the columns."""
+        """Return the columns with these numbers."""
         return LazyColumns([self._columns[column] for column in columns], self._run)
 
     def values_at(self, columns, entries):
@@ -51,11 +51,11 @@ class LazyColumns:
         return self._ask_columns(LazyColumn.values_at, columns, entries, np.float64)
 
     def entries_below(self, columns, edges):
-        """Return how many values of its column are below each edge."""
+        """Return the number of values of its column below each edge."""
         return self._ask_columns(LazyColumn.entries_below, columns, edges, np.int64)
 
     def _ask_columns(self, method, columns, wanted, dtype):
-        """Return ``method(column, wanted)`` of each column, in the shape of `wanted`."""
+        """Return ``method(column, wanted)`` for each column, in the shape of `wanted`."""
         columns, wanted = np.broadcast_arrays(columns, wanted)
         order = np.argsort(columns, axis=None, kind="stable")
         in_order = columns.ravel()[order]
@@ -85,15 +85,15 @@ class Window(NamedTuple):
         return (entries >= self.start) & (entries < self.start + self.values.size)
 
     def has_edges(self, edges: np.ndarray) -> np.ndarray:
-        """Return for each edge whether the window shows how many values are below it."""
+        """Return for each edge whether the window determines the number of values below it."""
         return (edges > self.low) & (edges <= self.high)
 
 
 class LazyColumn:
     """The values of one column, and the windows that have been looked at so far.
 
-    A look-up that no window answers adds windows. If these would be many or wide, or miss the
-    look-up, the column is sorted.
+    A look-up outside of all windows adds windows. If there would be too many or too wide windows,
+    or if they do not contain the look-up, the column is sorted.
     """
 
     def __init__(self, values: np.ndarray):
@@ -104,7 +104,7 @@ class LazyColumn:
         )
 
     def values_at(self, entries: np.ndarray) -> np.ndarray:
-        """Return the values that these entries have in ascending order; of an empty column 0."""
+        """Return the values of these entries in ascending order, or 0 for an empty column."""
         values = np.zeros(entries.shape)
         if self.size == 0:
             return values
@@ -121,7 +121,7 @@ class LazyColumn:
         return values
 
     def entries_below(self, edges: np.ndarray) -> np.ndarray:
-        """Return how many values are below each edge."""
+        """Return the number of values below each edge."""
         is_known = self._are_edges_known(edges)
         unknown = np.unique(edges[~is_known])
         if unknown.size > _MOST_COUNTED_EDGES:
@@ -152,19 +152,19 @@ class LazyColumn:
 
     @cached_property
     def _sample(self):
-        """Some of the values, ascending. They decide how long look-ups take, and nothing else."""
+        """An ascending sample of the values. It affects the time of look-ups and nothing else."""
         step = -(-self._values.size // _MOST_SAMPLED)
         sample = np.sort(self._values[::step])
         return sample[: sample.size - np.count_nonzero(np.isnan(sample))]
 
     def _add_windows(self, entries):
-        """Add windows that most likely hold these ascending entries, if they are few and narrow."""
+        """Add windows that probably contain these ascending entries, if they are few and narrow."""
         sample = self._sample
         if sample.size == 0:
             return
 
         first, last = window_ends(sample.size, (entries + 0.5) / self.size)
-        # Equal values need no sort, however many they are.
+        # Windows of equal values need no sort.
         is_sorted_later = sample[first] < sample[last]
         n_to_sort = np.sum((last - first)[is_sorted_later])
         if n_to_sort > _MOST_IN_WINDOWS * sample.size:
@@ -172,7 +172,7 @@ class LazyColumn:
         if len(self._windows) + first.size > _MOST_WINDOWS:
             return
 
-        # The ends are other values of the sample, so a window shows all ties of its own values.
+        # The ends are other values of the sample, so a window contains all ties of its values.
         with_ends = np.concatenate(([-np.inf], sample, [np.inf]))
         lows = with_ends[sample.searchsorted(sample[first])]
         highs = with_ends[sample.searchsorted(sample[last], side="right") + 1]
@@ -180,7 +180,7 @@ class LazyColumn:
             self._windows.append(_window_between(self._values, low, high))
 
     def _sort(self):
-        """Replace all windows by a single one that holds the whole column."""
+        """Replace all windows by a single window with the whole column."""
         values = np.sort(self._values)[: self.size]
         self._windows = [Window(low=-np.inf, high=np.inf, start=0, values=values)]
 
@@ -188,8 +188,8 @@ class LazyColumn:
 def window_ends(n_sampled: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the first and the last entry of a sorted sample for windows around some quantiles.
 
-    ``shares`` are the ascending probabilities of the quantiles. Windows that overlap become one, so
-    both arrays may be shorter.
+    `shares` are the ascending probabilities of the quantiles. Overlapping windows are merged, so
+    the results may be shorter.
     """
     beside = _DEVIATIONS * np.sqrt(shares * (1 - shares) * n_sampled) + 1
     low = np.floor(shares * n_sampled - beside)
@@ -223,6 +223,6 @@ def _count_below(values, edge):
 
 
 def _blocks(values):
-    """Yield the values in pieces."""
+    """Yield the values in blocks."""
     for start in range(0, values.size, _VALUES_AT_ONCE):
         yield values[start : start + _VALUES_AT_ONCE]

@@ -1,12 +1,12 @@
-"""Ranks: how much weight lies below a position of the grid.
+"""Ranks: the weight below a position of the grid.
 
-A record weighs `RECORD_WEIGHT`, a whole number that several rows can share (`reading.groups`). The
-weight of a cell is spread evenly over its positions, so a record adds to all ranks a ramp that
-climbs by at most one record inside its cell, whatever the ties. Ranks are exact integers in *rank
-ticks*: ``positions_per_cell`` ticks are one unit of weight.
+A record has the weight `RECORD_WEIGHT`, a whole number that several rows can share
+(`reading.groups`). The weight of a cell is spread evenly over its positions, so each record adds a
+ramp to all ranks, which rises by at most one record inside its cell, also for ties. Ranks are exact
+integers in *rank ticks*: one unit of weight is ``positions_per_cell`` ticks.
 
-Mechanisms see data through `Ranks` only. `sorted_ranks` has those of rows that are records, and
-`weighted_ranks` those of cells with weights.
+Mechanisms access data through `Ranks` only. `sorted_ranks` is for rows that are records, and
+`weighted_ranks` for cells with weights.
 """
 
 from typing import Protocol
@@ -16,16 +16,16 @@ import numpy as np
 from dpq_sklearn.engine.grid import Grid
 
 RECORD_WEIGHT = 2**18
-# Beyond this many records the ranks, in ticks, would not fit into 64 bits.
+# With more records the ranks in ticks would not fit into 64 bits.
 MOST_RECORDS = 2**34
 
 
 class Ranks(Protocol):
-    """The weights of the records of several columns, by the cells that they are in.
+    """The weights of the records of several columns by cell.
 
-    In all methods `columns` is an array that broadcasts with the weights or cells beside it, or the
-    number of one column. Two kinds of ranks of the same records return the same numbers, bit by
-    bit: what a mechanism releases does not depend on how records are kept.
+    In all methods `columns` is an array that broadcasts with the weights or cells, or the number of
+    one column. All implementations return the same numbers for the same records, bit by bit, so a
+    release does not depend on how the records are stored.
     """
 
     grid: Grid
@@ -34,44 +34,45 @@ class Ranks(Protocol):
     def locate(self, columns, weights):
         """Return the cell in which the weight from the left first exceeds each of `weights`.
 
-        With it come the weights before and after it. Beyond the total weight it is the last cell
-        with a record; in a column without records, the first cell, between weights of 0.
+        Also returns the weights before and after this cell. For weights beyond the total it is the
+        last cell with a record. In a column without records it is the first cell, and both weights
+        are 0.
         """
 
     def weights_below(self, columns, cells):
-        """Return the weight in the cells before each of the given ones."""
+        """Return the total weight of the cells before each cell."""
 
     def of_columns(self, columns):
-        """Return the ranks of a list of the columns."""
+        """Return the ranks of the columns with these numbers."""
 
 
 def sums_of_weights(numbers, weights, n_numbers=0):
-    """Return the total weight of the rows with the number 0, 1, 2, ... as whole numbers.
+    """Return the total weight of the rows with each of the numbers 0, 1, 2, ... as integers.
 
     The result has at least `n_numbers` entries. Each row counts 1 if `weights` is None.
     """
-    # Sums of weights are below 2^53: floats, which NumPy adds up, hold them exactly.
+    # Sums of weights are below 2^53, so the floats in which NumPy adds them up are exact.
     return np.bincount(numbers, weights, n_numbers).astype(np.int64, copy=False)
 
 
 def checked_totals(total_weights):
-    """Return the total weights of columns, or raise if ranks would not fit into 64 bits."""
+    """Return the total weights of columns, or raise if their ranks would not fit into 64 bits."""
     if np.any(total_weights >= MOST_RECORDS * RECORD_WEIGHT):
         raise OverflowError(f"a column may have at most {MOST_RECORDS - 1} records.")
     return total_weights
 
 
 def entries_below(keys, starts, sizes, columns, wanted):
-    """Return how many entries of its column are below each wanted key.
+    """Return the number of entries below each wanted key in its column.
 
     ``keys[starts[column] :][: sizes[column]]`` are the ascending entries of a column. `columns`
-    broadcasts with `wanted`, whose shape the result has.
+    broadcasts with `wanted`. The result has the shape of `wanted`.
     """
     n_steps = int(sizes.max()).bit_length()  # of a binary search in all columns at once
     if sizes.size > n_steps:
         return first_at_least(keys, starts[columns], sizes[columns], wanted)
 
-    # Few columns are searched faster one by one.
+    # With few columns, separate searches are faster.
     below = np.empty(wanted.shape, dtype=np.int64)
     columns = columns + np.zeros_like(below)
     for column, (start, size) in enumerate(zip(starts, sizes, strict=True)):
@@ -81,7 +82,7 @@ def entries_below(keys, starts, sizes, columns, wanted):
 
 
 def first_at_least(keys, starts, sizes, wanted):
-    """Return how many of the ascending ``keys[start : start + size]`` are below each wanted key."""
+    """Return the number of ascending ``keys[start : start + size]`` below each wanted key."""
     found = np.zeros(np.broadcast(starts, wanted).shape, dtype=np.int64)
     if found.size == 0:
         return found

@@ -1,4 +1,4 @@
-"""Ranks of rows that are records: each value is an entry of its column in ascending order."""
+"""Ranks of rows that are records: the entries of a column are its values in ascending order."""
 
 from typing import Protocol
 
@@ -10,26 +10,27 @@ from dpq_sklearn.engine.ranks import RECORD_WEIGHT, checked_totals, entries_belo
 class Columns(Protocol):
     """The float64 values of several columns in ascending order, without NaN.
 
-    `columns` is an array that broadcasts with the entries or edges, or the number of one column.
+    In all methods `columns` is an array that broadcasts with the entries or edges, or the number of
+    one column.
     """
 
     sizes: np.ndarray  # (n_columns,), the number of values of each column
 
     def __getitem__(self, columns):
-        """Return a list of the columns."""
+        """Return the columns with these numbers."""
 
     def values_at(self, columns, entries):
-        """Return the values of these entries, which count from 0; of an empty column any value."""
+        """Return the values of entries, numbered from 0, or any value for an empty column."""
 
     def entries_below(self, columns, edges):
-        """Return how many values of its column are below each edge."""
+        """Return the number of values of its column below each edge."""
 
 
 class SortedColumns:
-    """Columns whose values are sorted: `Columns`.
+    """Columns with sorted values, an implementation of `Columns`.
 
-    ``values[starts[column] :][: sizes[column]]`` are those of a column. There is at least one
-    value, even if all columns are empty.
+    ``values[starts[column] :][: sizes[column]]`` are the values of a column. The array has at least
+    one value, even if all columns are empty.
     """
 
     def __init__(self, *, values, starts, sizes):
@@ -39,7 +40,7 @@ class SortedColumns:
 
     @classmethod
     def of_rows(cls, rows):
-        """Return columns that are the rows of a matrix: each ascending, NaN last."""
+        """Return the columns that are the rows of a matrix, each ascending with NaN at the end."""
         n_columns, n_rows = rows.shape
         sizes = np.full(n_columns, n_rows)
         if np.isnan(rows[:, -1:]).any():
@@ -49,7 +50,7 @@ class SortedColumns:
         return cls(values=values, starts=np.arange(n_columns) * n_rows, sizes=sizes)
 
     def __getitem__(self, columns):
-        """Return a list of the columns."""
+        """Return the columns with these numbers."""
         return SortedColumns(
             values=self._values, starts=self._starts[columns], sizes=self.sizes[columns]
         )
@@ -59,12 +60,12 @@ class SortedColumns:
         return self._values[np.minimum(self._starts[columns] + entries, self._values.size - 1)]
 
     def entries_below(self, columns, edges):
-        """Return how many values of its column are below each edge."""
+        """Return the number of values of its column below each edge."""
         return entries_below(self._values, self._starts, self.sizes, columns, edges)
 
 
 class SortedRanks:
-    """The ranks of `Columns`, each value of which is a record: `Ranks`."""
+    """The ranks of `Columns` in which each value is a record, an implementation of `Ranks`."""
 
     def __init__(self, columns: Columns, grid):
         self.grid = grid
@@ -73,11 +74,11 @@ class SortedRanks:
 
     @classmethod
     def of_rows(cls, rows, grid):
-        """Return the ranks of columns that are the rows of a matrix: each ascending, NaN last."""
+        """Return the ranks of the rows of a matrix, each ascending with NaN at the end."""
         return cls(SortedColumns.of_rows(rows), grid)
 
     def of_columns(self, columns):
-        """Return the ranks of a list of the columns."""
+        """Return the ranks of the columns with these numbers."""
         return SortedRanks(self._columns[columns], self.grid[columns])
 
     def locate(self, columns, weights):
@@ -92,7 +93,7 @@ class SortedRanks:
         cells = self.grid.cells_of(value, columns)
         cells = np.where(last < 0, first_cell, cells)
 
-        # A cell with one entry needs no search. The outermost cells hold the clipped values too.
+        # A cell with one entry needs no search. The outermost cells also hold clipped values.
         cell_ends = np.array((cells, cells + 1))
         lower, upper = self.grid.lower_edges(cell_ends, columns)
         is_shared = (cells <= first_cell) | (cells + 1 >= self.grid.end[columns])
@@ -103,19 +104,19 @@ class SortedRanks:
         after = entries + 1
         if is_shared.any():
             columns_of_shared = (columns + np.zeros_like(cells))[is_shared]
-            of_shared = self._entries_before(columns_of_shared, cell_ends[:, is_shared])
-            before[is_shared], after[is_shared] = of_shared
+            counts = self._entries_before(columns_of_shared, cell_ends[:, is_shared])
+            before[is_shared], after[is_shared] = counts
         return cells, before * RECORD_WEIGHT, after * RECORD_WEIGHT
 
     def weights_below(self, columns, cells):
-        """Return the weight in the cells before each of the given ones."""
+        """Return the total weight of the cells before each cell."""
         return self._entries_before(columns, cells) * RECORD_WEIGHT
 
     def _entries_before(self, columns, cells):
-        """Return how many values of its column are in the cells before each of the given ones."""
+        """Return the number of values of its column in the cells before each cell."""
         edges = self.grid.lower_edges(cells, columns)
         before = self._columns.entries_below(columns, edges)
 
-        # Numbers beyond the ends are clipped to the outermost cells.
+        # Values beyond the ends are clipped into the outermost cells.
         before = np.where(cells <= self.grid.first[columns], 0, before)
         return np.where(cells >= self.grid.end[columns], self._columns.sizes[columns], before)

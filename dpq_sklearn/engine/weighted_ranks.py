@@ -1,4 +1,4 @@
-"""Ranks of cells with weights: from summaries, or from rows that share the weight of a person."""
+"""Ranks of cells with weights, from summaries or from rows that share the weight of a person."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from dpq_sklearn.engine.ranks import checked_totals, entries_below, first_at_lea
 
 
 class WeightedRanks:
-    """The ascending cells of several columns, and the weight before each of them: `Ranks`.
+    """The ascending cells of several columns and the weights before them: `Ranks`.
 
-    ``cells[starts[column] :][: sizes[column]]`` are those of a column, some of them equal, and
-    ``below[starts_of_below[column] :][: sizes[column] + 1]`` the weights before each, and in all.
-    There is at least one cell, even if all columns are empty.
+    ``cells[starts[column] :][: sizes[column]]`` are the cells of a column, which may repeat.
+    ``below[starts_of_below[column] :][: sizes[column] + 1]`` are the weights before each of them,
+    and the total weight. There is at least one cell, even if all columns are empty.
     """
 
     def __init__(self, *, grid, cells, starts, sizes, below, starts_of_below):
@@ -56,7 +56,7 @@ class WeightedRanks:
         )
 
     def of_columns(self, columns):
-        """Return the ranks of a list of the columns."""
+        """Return the ranks of the columns with these numbers."""
         return WeightedRanks(
             grid=self.grid[columns],
             cells=self._cells,
@@ -86,12 +86,12 @@ class WeightedRanks:
         if is_shared.any():
             columns_of_shared = (columns + np.zeros_like(cells))[is_shared]
             cell_ends = np.array((cells, cells + 1))[:, is_shared]
-            of_shared = self._entries_before(columns_of_shared, cell_ends)
-            before[is_shared], after[is_shared] = of_shared
+            counts = self._entries_before(columns_of_shared, cell_ends)
+            before[is_shared], after[is_shared] = counts
         return cells, self._below[starts_of_below + before], self._below[starts_of_below + after]
 
     def weights_below(self, columns, cells):
-        """Return the weight in the cells before each of the given ones."""
+        """Return the total weight of the cells before each cell."""
         return self._below[self._starts_of_below[columns] + self._entries_before(columns, cells)]
 
     def _entries_before(self, columns, cells):

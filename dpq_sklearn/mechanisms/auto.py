@@ -1,7 +1,8 @@
-"""The mechanism "auto": AQ, or counts over a short lattice where they promise the smaller error.
+"""The mechanism "auto": AQ, or noisy counts over a short lattice if these have less error.
 
-Only public facts are looked at: the quantiles, the budget, and how many points lattice and bounds
-leave. docs/accuracy.md says how far measurements bear the choice out.
+The choice compares expected errors. These depend on public facts only: the quantiles, the budget,
+and the number of points that the lattice has between the bounds. docs/accuracy.md compares the
+choice with measured errors.
 """
 
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from dpq_sklearn.mechanisms.agg_tree import MOST_POINTS, AggregateTree
 from dpq_sklearn.mechanisms.extreme_quantiles import TailAwareQuantiles
 from dpq_sklearn.mechanisms.protocol import Mechanism, draw_columns
 
-# Counts must promise this much less, so that a change of the choice is worth it. Both are better
-# than they promise where many records are tied, as they are on a short lattice.
+# The expected error of counts must be at least 10% smaller than that of AQ. Both mechanisms are
+# more accurate than expected on tied records, which a short lattice has.
 CLEARLY_LESS = 0.9
 
 _AQ = TailAwareQuantiles()
@@ -20,14 +21,14 @@ _AQ = TailAwareQuantiles()
 
 @dataclass(frozen=True)
 class AutomaticChoice(Mechanism):
-    """AQ or AggTree for each column; `n_points` are those of its short lattice, or None."""
+    """AQ or AggTree for each column; `n_points` is the size of its short lattice, or None."""
 
     n_points: int | None = None
 
-    composed_budgets = _AQ.composed_budgets  # noise has none
+    composed_budgets = _AQ.composed_budgets  # AggTree has no optimal composition
 
     def for_points(self, n_points):
-        """Return the choice for a column of which bounds leave so many points."""
+        """Return the choice for a column with `n_points` points between its bounds."""
         is_short = n_points is not None and n_points <= MOST_POINTS
         return AutomaticChoice(n_points if is_short else None)
 
@@ -45,7 +46,7 @@ class AutomaticChoice(Mechanism):
 
         Privacy
         -------
-        That of the chosen mechanisms: the choice does not depend on the data.
+        The guarantee is that of the chosen mechanisms. The choice does not depend on the data.
         """
         choices = list(map(self.choice, probabilities, budgets))
         return draw_columns(choices, ranks, probabilities, budgets, randomness, priors)

@@ -1,9 +1,9 @@
 """Counted selection: labels of a column and their noisy counts, without a public list of labels.
 
-Each count gets discrete Laplace noise that is cut off beyond k. A label whose noisy count is larger
-than k is released with this count. Labels are found nearly as often as by partition selection,
-which is optimal, and their counts cost nothing more (Desfontaines, Voss, Gipson, Mandayam, PoPETs
-2022).
+Each count gets discrete Laplace noise that is truncated to [-k, k]. A label with a noisy count
+above k is released with this count. The labels are kept nearly as often as by partition selection,
+which is optimal, and their counts have no additional cost (Desfontaines, Voss, Gipson, Mandayam,
+PoPETs 2022).
 """
 
 import math
@@ -16,22 +16,22 @@ from dpq_sklearn.engine.random import Randomness
 from dpq_sklearn.mechanisms.noise import LARGEST_RATE, truncated_laplace
 from dpq_sklearn.mechanisms.partition_selection import LEAST_DELTA, LEAST_EPS
 
-# For the rounding of the probability of the largest noise.
+# A reserve for the rounding error of the probability of the largest noise.
 _ROUNDING = 2.0**-20
 
 
 class CountedSelection:
-    """Releases labels with their noisy counts, if these are large enough.
+    """The mechanism that releases labels with their noisy counts, if these are large enough.
 
     Privacy
     -------
-    Neighbours: lists of counts that differ by 1 in one label. Cost: (eps, delta). The noisy counts
-    of n and of n + 1 records have probabilities within a factor of e^eps, except for n - k, which
-    only n can have, and n + 1 + k, which only n + 1 can have. Each has the probability of the
-    largest noise, at most delta. A label without records has a noisy count of at most k, so it is
-    never released, and leaving out counts up to k is post-processing. The other labels have the
-    same distribution in both lists, rounding errors included. So the reserve for rounding is that
-    of one draw.
+    Neighbours are lists of counts that differ by 1 in one label. The cost is (eps, delta). The
+    probabilities of a noisy count for n and for n + 1 records are within a factor of e^eps, except
+    for two outcomes: only n records can have the noisy count n - k, and only n + 1 records can have
+    n + 1 + k. Each has the probability of the largest noise, which is at most delta. A label
+    without records has a noisy count of at most k, so it is never released, and leaving out counts
+    up to k is post-processing. The other labels have the same distribution in both lists, including
+    rounding errors. So the reserve for rounding errors is that of a single draw.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ class CountedSelection:
 
     @property
     def reach(self) -> int:
-        """The largest noise, k: the least one whose probability is at most delta."""
+        """The largest noise k: the least integer with a probability of at most delta."""
         most = self.delta * (1 - _ROUNDING)
-        # Without the cut, k has the probability e^(-rate k) (1 - e^-rate) / (1 + e^-rate).
+        # Without truncation, k has the probability e^(-rate k) (1 - e^-rate) / (1 + e^-rate).
         factor = math.tanh(self.rate / 2)
         reach = max(math.floor(math.log(factor / most) / self.rate), 1)
         while self.largest_noise_probability(reach) > most:
@@ -63,13 +63,13 @@ class CountedSelection:
         return reach
 
     def largest_noise_probability(self, reach: int) -> float:
-        """Return the probability that the noise is `reach`, if it is cut off beyond that."""
+        """Return the probability that the noise is `reach`, if it is truncated there."""
         outside = -math.expm1(-self.rate)
         both_sides = 1 + math.exp(-self.rate) - 2 * math.exp(-self.rate * (reach + 1))
         return math.exp(-self.rate * reach) * outside / both_sides
 
     def draw(self, counts: np.ndarray, randomness: Randomness) -> np.ndarray:
-        """Return the noisy count of each label, 0 if it is not released; `counts` are positive."""
+        """Return the noisy count of each label, or 0 if the label is not released."""
         reach = self.reach
         noisy = counts + truncated_laplace(self.rate, reach, counts.size, randomness)
         return np.where(noisy > reach, noisy, 0)

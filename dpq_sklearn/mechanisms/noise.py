@@ -1,8 +1,9 @@
 """Noise for counts: the discrete Laplace and the discrete Gaussian distribution on the integers.
 
-Noisy counts are integers, so they have no low-order bits that could betray the count. Every
-value's probability is right up to a relative error below 2^-42, down to probabilities of e^-100.
-Beyond, the error of the Gaussian grows with the exponent, like a change of the variance by 2^-52.
+Noisy counts are integers, so they have no low-order bits that could reveal the count. The
+probability of every value has a relative error below 2^-42, down to probabilities of e^-100. For
+smaller probabilities the error of the Gaussian grows with the exponent, as if the variance had a
+relative error of 2^-52.
 """
 
 import math
@@ -12,27 +13,28 @@ import numpy as np
 from dpq_sklearn.accounting.budgets import DRAW_ERROR, Cost, Unit, exponential_cost
 from dpq_sklearn.accounting.events import Event, EventKind
 
-# Less noise than this has outcomes so improbable that a float cannot hold their probability.
-# A larger budget is not spent in full.
+# With less noise, some outcomes would have probabilities that are too small for a float. A budget
+# that would allow less noise is not spent in full.
 LARGEST_RATE = 512.0
 LEAST_VARIANCE = 2.0**-10
 
 
 class CountNoise:
-    """Noise for `n_counts` integers that a neighbour changes by at most `sensitivity` in all.
+    """Noise for `n_counts` integers that a neighbour changes by at most `sensitivity` in total.
 
     Privacy
     -------
-    With a budget of eps the noise is discrete Laplace of rate eps / sensitivity, which costs eps,
-    or eps^2 / 2 in zCDP (noise that is no exponential mechanism has no better). With rho it is
-    discrete Gaussian of variance sensitivity^2 / (2 rho), which costs rho (Canonne, Kamath, Steinke
-    2020, Theorem 4) at half the variance of Laplace, and has no finite eps. Rounding is reserved
-    for each count.
+    With a budget of eps the noise is discrete Laplace with the rate eps / sensitivity. It costs eps
+    or, in zCDP, eps^2 / 2 (the smaller zCDP cost of bounded-range draws does not apply). With a
+    budget of rho the noise is discrete Gaussian with the variance sensitivity^2 / (2 rho). It costs
+    rho (Canonne, Kamath, Steinke 2020, Theorem 4), has half the variance of Laplace noise, and has
+    no finite eps. Each count has a reserve for rounding errors.
 
-    A relative error of k in all, k = n_counts * DRAW_ERROR / 2, adds at most (2 + 1 / (a - 1)) k to
-    the divergence of order a. That increases with a, so below a = 1 + t its value at 1 + t serves:
-    rho t + (2 + 1 / t) k more than rho. The best t is sqrt(k / rho). So Gaussian noise costs
-    2 sqrt(k rho) + 2 k more, less than n_counts draws with errors of sqrt(DRAW_ERROR / 2) do.
+    A total relative error of k = n_counts * DRAW_ERROR / 2 adds at most (2 + 1 / (a - 1)) k to the
+    divergence of order a. The divergence increases with a, so its value at 1 + t bounds all orders
+    below 1 + t: it exceeds rho by rho t + (2 + 1 / t) k. The best t is sqrt(k / rho). So rounding
+    adds at most 2 sqrt(k rho) + 2 k to the cost of Gaussian noise, which is less than the reserve
+    of n_counts draws with errors of sqrt(DRAW_ERROR / 2).
     """
 
     def __init__(self, budget, n_counts=1, sensitivity=1):
@@ -55,7 +57,7 @@ class CountNoise:
         return discrete_gaussian(self._variance, self._n_counts, randomness)
 
     def cost(self):
-        """Return what it costs in eps and in rho."""
+        """Return the cost in eps and in rho."""
         n_counts = self._n_counts * self._budget.n_segments
         if self._budget.unit is Unit.RHO:
             eps_of_rho = 2 * self._sensitivity / math.sqrt(self._variance)  # sqrt(8 rho)
@@ -64,7 +66,7 @@ class CountNoise:
         return Cost(eps, eps**2 / 2)
 
     def event(self):
-        """Return what runs: the noise of all counts together."""
+        """Return the event that adds noise to all counts together."""
         kind = EventKind.GAUSSIAN if self._budget.unit is Unit.RHO else EventKind.LAPLACE
         return Event(kind, *self.cost())
 
@@ -76,10 +78,11 @@ class CountNoise:
 def geometrics(rate, n, randomness):
     """Return `n` independent counts G with P(G >= k) = exp(-rate * k).
 
-    G = high * 2^shift + low with independent parts. `low` is below 2^shift, where the
-    probabilities differ by a factor of at most e^(1/2), and `high` is geometric with a rate of 1/4
-    or more. That one is found among the thresholds exp(-rate k), which a uniform number passes
-    with exactly that probability, and started anew (it has no memory) where it passes the last one.
+    G = high * 2^shift + low with independent high and low. `low` is below 2^shift, and its
+    probabilities differ by a factor of at most e^(1/2). `high` is geometric with a rate of at least
+    1/4. It is the number of thresholds exp(-rate k) that a uniform number is below, which has
+    exactly this distribution. A number below all thresholds continues with a new uniform
+    number, because the geometric distribution has no memory.
     """
     shift = max(0, math.ceil(math.log2(0.25 / rate)))
     high_rate = math.ldexp(rate, shift)
@@ -93,15 +96,15 @@ def geometrics(rate, n, randomness):
         high += steps * is_unfinished
         is_unfinished &= steps == most
 
-    def low_parts(size):
+    def propose_low(size):
         proposed = randomness.words(size).astype(np.int64) & ((1 << shift) - 1)
         return proposed, randomness.exponentials(size) > rate * proposed
 
-    return (high << shift) + _kept(low_parts, n)
+    return (high << shift) + _kept(propose_low, n)
 
 
 def _kept(propose, n):
-    """Return `n` integers: `propose(size)` gives proposals and whether to keep each of them."""
+    """Return `n` kept integers; `propose(size)` returns proposals and whether to keep each."""
     integers, is_kept = propose(n)
     if not is_kept.all():
         integers[~is_kept] = _kept(propose, np.count_nonzero(~is_kept))
@@ -126,8 +129,9 @@ def truncated_laplace(rate, reach, n, randomness):
 def discrete_gaussian(variance, n, randomness):
     """Return `n` integers X with P(X = x) proportional to exp(-x^2 / (2 * variance)).
 
-    Rejection from the discrete Laplace distribution (Canonne, Kamath, Steinke 2020, Algorithm
-    3). Acceptance compares an exponential with its exponent, so no value is out of reach.
+    The draw is a rejection sampler with discrete Laplace proposals (Canonne, Kamath, Steinke 2020,
+    Algorithm 3). It compares a random exponential with the exponent of the acceptance probability,
+    so it can return all integers.
     """
     width = math.floor(math.sqrt(variance)) + 1
 

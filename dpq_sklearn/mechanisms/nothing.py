@@ -1,4 +1,4 @@
-"""The mechanism of columns from which nothing is drawn."""
+"""The mechanism for columns without requested quantiles."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from dpq_sklearn.mechanisms.protocol import Mechanism
 
 
 class Nothing(Mechanism):
-    """Draw nothing, look at nothing and cost nothing; the budget of a column is None."""
+    """A mechanism that reads no data and costs nothing; the budget of a column is None."""
 
     def draw(self, ranks, probabilities, budgets, randomness, priors=None):
-        """Return no cells for each column.
+        """Return an empty array of cells for each column.
 
         Privacy
         -------

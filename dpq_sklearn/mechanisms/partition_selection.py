@@ -1,4 +1,4 @@
-"""Partition selection: which labels of a column may be released, without a public list of them.
+"""Partition selection: a private choice of the labels of a column that may be released.
 
 A label with n records is kept with probability p(n), where p(0) = 0 and
 
@@ -18,9 +18,10 @@ from dpq_sklearn.accounting.budgets import BudgetTooSmall
 from dpq_sklearn.accounting.events import Event, EventKind
 from dpq_sklearn.engine.random import Randomness
 
-# Probabilities are multiples of 2^-64, so a random 64-bit word realizes each of them exactly.
+# Probabilities are multiples of 2^-64, so random 64-bit words realize them exactly.
 ONE = 1 << 64
-# With a smaller eps the list of probabilities is too long; a smaller delta is rounded too coarsely.
+# A smaller eps would make the list of probabilities too long. A smaller delta would be rounded too
+# coarsely.
 LEAST_EPS = 2.0**-14
 LEAST_DELTA = 2.0**-50
 # A larger eps is not spent in full.
@@ -30,18 +31,19 @@ _FACTOR_BITS = 52
 
 
 class PartitionSelection:
-    """Keeps labels by the number of their records.
+    """The mechanism that keeps each label with a probability that depends on its number of records.
 
     Privacy
     -------
-    Neighbours: lists of counts that differ by 1 in one label; a label with 0 records is never
-    kept. Cost: (eps, delta), with no reserve for rounding. There is no finite rho: a label that
-    is kept has a record. With whole numbers q(n) = 2^64 p(n) the guarantee asks for
+    Neighbours are lists of counts that differ by 1 in one label. A label with 0 records is never
+    kept. The cost is (eps, delta), and rounding adds nothing to it. There is no finite rho, because
+    a label that is kept certainly has a record. With whole numbers q(n) = 2^64 p(n) the guarantee
+    requires
 
         q(n) <= e^eps q(n-1) + 2^64 delta   and   2^64 - q(n-1) <= e^eps (2^64 - q(n)) + 2^64 delta,
 
-    because q(n) never decreases. Both hold exactly: e^eps, 2^64 delta and each q(n) are rounded
-    down. A word is below q(n) in exactly q(n) of 2^64 cases. Checked by
+    because q(n) never decreases. Both hold exactly, because e^eps, 2^64 delta and each q(n) are
+    rounded down. A word is below q(n) in exactly q(n) of 2^64 cases. Checked by
     `tests/test_partition_selection.py`, which enumerates all neighbours and outcomes.
 
     Parameters
@@ -63,14 +65,14 @@ class PartitionSelection:
 
     @property
     def thresholds(self) -> tuple[int, ...]:
-        """The whole numbers q(1), q(2), ... up to the first that is 2^64."""
+        """The whole numbers q(1), q(2), ... up to the first value of 2^64."""
         return _thresholds(min(self.eps, GREATEST_EPS), self.delta)
 
     def draw(self, counts: np.ndarray, randomness: Randomness) -> np.ndarray:
-        """Return whether each label is kept, as booleans; `counts` are positive integers."""
-        highest_kept_word = np.array([q - 1 for q in self.thresholds], dtype=np.uint64)
-        places = np.minimum(counts, highest_kept_word.size) - 1
-        return randomness.words(counts.size) <= highest_kept_word[places]
+        """Return for each label whether it is kept; `counts` are positive integers."""
+        highest_kept_words = np.array([q - 1 for q in self.thresholds], dtype=np.uint64)
+        index = np.minimum(counts, highest_kept_words.size) - 1
+        return randomness.words(counts.size) <= highest_kept_words[index]
 
     def n_records_needed(self, probability: float = 0.99) -> int:
         """Return the least number of records with which a label is kept with this probability."""
@@ -84,7 +86,7 @@ class PartitionSelection:
 @lru_cache(maxsize=64)
 def _thresholds(eps: float, delta: float) -> tuple[int, ...]:
     """Return 2^64 p(n) for n = 1, 2, ... as whole numbers, rounded down."""
-    # `exp` is right to a few of its last bits, so this is below e^eps, and above 1.
+    # `exp` has an error of a few ulps, so this factor is below e^eps, and above 1.
     factor = int(math.exp(eps) * (1 - 2.0**-50) * 2**_FACTOR_BITS)
     units_of_delta = int(delta * 2.0**64)
 

@@ -1,8 +1,8 @@
-"""Priors: where the quantiles of a column may be, by public numbers or an earlier release.
+"""Priors: where the quantiles of a column are likely to be, from public numbers or a release.
 
-The base measure may be any function of public facts (`base_measure`), so a prior costs no budget:
-it can only make a release better or worse. Which quantile a node wants is known, so most of a
-prior's share lies where the prior has *that* quantile (Khodak, Amin, Dick, Vassilvitskii 2023).
+The base measure may be any function of public facts (`base_measure`), so a prior costs no budget
+and can only change the accuracy of a release. Each node gives most of the prior's share to the
+values around the quantile that it draws (Khodak, Amin, Dick, Vassilvitskii 2023).
 """
 
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ from functools import lru_cache
 
 import numpy as np
 
-# Public numbers beyond so many are as good as so many of their quantiles.
+# More public numbers than this are replaced by as many of their quantiles.
 _MOST_KNOTS = 257
-# By how much the rank of a quantile may differ, whatever a prior is made of; and of an earlier
-# release, whose noise is not known, beside that.
+# The assumed difference between the rank of a quantile in the prior and in the data, for all
+# priors, and the additional deviation of an earlier release, which has unknown noise.
 _DRIFT = 0.01
 _DEVIATION_OF_A_RELEASE = 0.06
-# The ends of rings around a quantile, in multiples of how much its rank may differ, and what lies
-# within each: half of it very near, and heavy tails.
+# The ends of rings around a quantile, in multiples of the spread of its rank, and the weight within
+# each end. Half of the weight is very near, and the tails are heavy.
 _RING_ENDS = np.array([0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 _WITHIN = _RING_ENDS / (_RING_ENDS + 0.3)
 
 
 @dataclass(frozen=True)
 class Prior:
-    """The quantiles of a column, as far as a prior knows them: ascending."""
+    """The ascending quantiles of a column according to a prior."""
 
     probabilities: tuple
     values: tuple
-    deviation: float  # of the rank of a median, as a share: a sample of n rows has 0.5 / sqrt(n)
+    deviation: float  # of the rank of the median as a share, which is 0.5 / sqrt(n) for n rows
 
     @classmethod
     def of_numbers(cls, numbers):
-        """Return the prior of public float64 numbers, or None if all are missing."""
+        """Return the prior of public float64 numbers, or None if no number is finite."""
         finite = np.sort(numbers[np.isfinite(numbers)])
         if finite.size == 0:
             return None
@@ -45,7 +45,7 @@ class Prior:
 
     @classmethod
     def of_release(cls, probabilities, values):
-        """Return the prior of released quantiles; beyond them it goes on as between them."""
+        """Return the prior of released quantiles, extrapolated linearly to both sides."""
         probabilities = np.asarray(probabilities, dtype=np.float64)
         values = np.asarray(values, dtype=np.float64)
 
@@ -65,10 +65,10 @@ class Prior:
 
 @dataclass(frozen=True)
 class Guesses:
-    """For each node rings of values around the quantile that it wants.
+    """Rings of values around the quantile that each node draws, from the priors of columns.
 
-    Ring j lies from ``values[:, j]`` to ``values[:, j + 1]``, both of them included: where a prior
-    has many equal numbers it is one value.
+    Ring j reaches from ``values[:, j]`` to ``values[:, j + 1]`` and includes both ends. If a prior
+    has many equal numbers, a ring may be a single value.
     """
 
     values: np.ndarray  # (n_nodes, n_rings + 1), ascending
@@ -76,7 +76,7 @@ class Guesses:
 
 
 def guesses_of_nodes(priors, columns, probabilities):
-    """Return the `Guesses` of nodes that want these quantiles of their columns; None if no prior.
+    """Return the `Guesses` of nodes that draw these quantiles, or None if no column has a prior.
 
     ``priors[column]`` is a `Prior` or None.
     """
@@ -91,9 +91,9 @@ def guesses_of_nodes(priors, columns, probabilities):
 
 
 def spread_of_rank(probability, deviation):
-    """Return by how much the rank of a quantile may differ, if that of a median has a deviation.
+    """Return the spread of the rank of a quantile, given the deviation of the rank of the median.
 
-    It varies as that of a sample does: less, the nearer to 0 or 1 it is.
+    As in a sample, the spread is smaller near 0 and 1.
     """
     return 2 * np.sqrt(probability * (1 - probability)) * deviation + _DRIFT
 
