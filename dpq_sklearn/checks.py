@@ -80,11 +80,11 @@ def checked_bounds(bounds, kind=None):
 
     if not low < high:
         rule = (
-            "be None or a pair (low, high) of finite numbers or of dates, low < high; None is an "
-            "open end"
+            "be None or a pair (low, high) of finite numbers or dates with low < high, where None "
+            "is a missing bound"
         )
     elif math.inf in (-low, high) and 2.0**LARGEST_EXPONENT <= min(abs(low), abs(high)) < math.inf:
-        rule = f"have one end within 2^{LARGEST_EXPONENT} of 0 if the other one is open"
+        rule = f"have a number within 2^{LARGEST_EXPONENT} of 0 if the other bound is missing"
     elif -math.inf < low and high < math.inf == high - low:
         rule = "have a finite width"
     else:
@@ -108,7 +108,7 @@ def _check_kind_of_bounds(bounds, ends, kind):
     if of_bounds is not kind.of_scalars:
         raise ValueError(
             f"bounds of a column of {kind.in_words} must be {kind.in_words}, got "
-            f"{_bounds_in_words(bounds)}. Of a table with numbers and dates, bound the columns by "
+            f"{_bounds_in_words(bounds)}. If a table has numbers and dates, pass the bounds by "
             "name: bounds={name: (low, high)}."
         )
 
@@ -157,9 +157,9 @@ def checked_probabilities(given, name):
     if probabilities.size == 0 or not np.all((probabilities > 0) & (probabilities < 1)):
         # The same words whatever the numbers are: they may be data by mistake.
         raise ValueError(
-            f"{name} must be numbers strictly between 0 and 1, got {shown(given)}. A minimum or a "
-            "maximum is the number of one record, and is not released: use 0.01 and 0.99, or "
-            "public bounds."
+            f"{name} must be numbers strictly between 0 and 1, got {shown(given)}. A minimum or "
+            "maximum is the value of a single record, so it cannot be released: use 0.01 and 0.99, "
+            "or public bounds."
         )
     if probabilities.size > MOST_QUANTILES:
         raise ValueError(f"{name} must be at most {MOST_QUANTILES:,} numbers, got {shown(given)}.")

@@ -208,11 +208,11 @@ def test_one_draw_of_a_large_error_costs_more_than_many_of_a_small_one():
 
 
 def test_too_little_to_be_guaranteed_raises():
-    with pytest.raises(ValueError, match=r"eps must be larger .* 1e-09 a feature is too little"):
+    with pytest.raises(ValueError, match=r"eps must be larger .* 1e-09 per feature is too small"):
         Budget(1e-9, "eps").before_rounding(10_000)
     with pytest.raises(ValueError, match="rho must be larger"):
         Budget(1e-6, "rho").before_rounding(1, 1e-3)
-    with pytest.raises(ValueError, match=r"^eps must be larger .* 1e-09 a draw is too little"):
+    with pytest.raises(ValueError, match=r"^eps must be larger .* 1e-09 per draw is too small"):
         Budget(1e-9, "draw").before_rounding(10_000)
 
 

@@ -214,7 +214,7 @@ def test_public_categories_keep_the_order_of_text():
         ([["a"], []], "must hold distinct texts or numbers"),
         ([["a"], ["b", "b"]], "must hold distinct"),
         ([["a"], [1, 1.0]], "must hold distinct"),
-        ([["a"], [None, "b"]], "missing value at its end"),
+        ([["a"], [None, "b"]], "missing value at the end"),
         ([["a"], "bc"], "must hold distinct texts"),
         ([["a"], [(1, 2)]], "must hold distinct texts"),
         ([["a"], [2, 1]], "Unsorted categories"),
@@ -232,7 +232,7 @@ def test_wrong_public_categories_are_refused(categories, message):
         ({"delta": 0.0}, "delta must be > 0 to find categories privately"),
         ({"eps": 1e-9}, "eps and delta must be larger"),
         ({"feature_weights": [1.0]}, "feature_weights must have one entry"),
-        ({"privacy_unit": "person"}, "must be fitted with groups"),
+        ({"privacy_unit": "person"}, "requires groups"),
         ({"categories": "auto"}, "'categories' parameter"),
     ],
 )
@@ -394,7 +394,7 @@ def test_inverse_transform_returns_the_categories_and_none_for_unknown_ones(enco
     assert np.isnan(back[850, 0]) and back[850, 1] == 5
     known = DPOrdinalEncoder().fit(table[["stars"]])
     assert known.inverse_transform([[0], [1]]).dtype == np.int64
-    with pytest.raises(ValueError, match="must hold numbers of categories, 0 to 1"):
+    with pytest.raises(ValueError, match="must hold codes of categories, 0 to 1"):
         known.inverse_transform([[2.0]])
 
 

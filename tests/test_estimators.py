@@ -291,7 +291,7 @@ def test_bad_parameters_raise_before_the_data_are_touched(estimator, parameters,
     [
         ({"bounds": (3, 1)}, r"low < high.*got \(3, 1\)"),
         ({"bounds": [(0, 1), (0, 1)]}, "one entry for each of the 3 features"),
-        ({"bounds": {"z": (0, 1)}}, r"must name features of X, got \['z'\], and X has no feature"),
+        ({"bounds": {"z": (0, 1)}}, r"must be names of features of X, got \['z'\], but X has no f"),
         ({"bounds": (NEW_YEAR, NEW_YEAR)}, r"must be numbers, got \(Timestamp, Timestamp\)"),
         ({"bounds": [(NEW_YEAR.date(), None)] * 3}, r"must be numbers, got \(date, NoneType\)"),
         ({"bounds": (NEW_YEAR.to_datetime64(),) * 2}, r"got \(datetime64, datetime64\)"),
@@ -319,7 +319,7 @@ def test_entries_for_columns_that_X_has_not_are_refused(estimator, parameter, va
     ledger = PrivacyLedger(tmp_path / "ledger.db", uncapped=True)
     private = clone(estimator).set_params(ledger=ledger, **{parameter: {"a": value, "age": value}})
 
-    words = rf"{parameter} as a dict must name features of X, got \['age'\], and X has the features"
+    words = rf"the keys of {parameter} must be names .* got \['age'\], but X has the features"
     with pytest.raises(ValueError, match=words):
         private.fit(frame)
     assert ledger.spent().eps == 0.0

@@ -570,7 +570,7 @@ def test_auto_chooses_alike_with_and_without_groups():
 @pytest.mark.parametrize("is_whole", [False, None, 1, "yes"])
 def test_batches_of_people_need_the_word_of_the_caller(is_whole, rng):
     X = rng.normal(size=(10, 1))
-    with pytest.raises(ValueError, match="groups need groups_are_whole=True"):
+    with pytest.raises(ValueError, match="groups require groups_are_whole=True"):
         DPKBinsDiscretizer().fit_batches([X], groups=[range(10)], groups_are_whole=is_whole)
 
 
@@ -657,16 +657,16 @@ def test_fit_for_people_needs_groups_and_one_for_rows_takes_none(estimator, rng,
     private = clone(estimator).set_params(privacy_unit="person", ledger=ledger)
     batched = {"groups": [people], "groups_are_whole": True}
 
-    with pytest.raises(ValueError, match=r'"person" must be fitted with groups.*got groups=None'):
+    with pytest.raises(ValueError, match=r'"person" requires groups.*got groups=None'):
         private.fit(X)
-    with pytest.raises(ValueError, match='"person" must be fitted with groups'):
+    with pytest.raises(ValueError, match='"person" requires groups'):
         private.fit_batches(unread())
-    with pytest.raises(ValueError, match='"person" must be fitted with groups'):
+    with pytest.raises(ValueError, match='"person" requires groups'):
         private.fit_transform(X)
     private.set_params(privacy_unit="row")
-    with pytest.raises(ValueError, match=r'"row" must be fitted without groups, got groups\.'):
+    with pytest.raises(ValueError, match=r'"row" rejects groups, got groups\.'):
         private.fit(X, groups=people)
-    with pytest.raises(ValueError, match='"row" must be fitted without groups'):
+    with pytest.raises(ValueError, match='"row" rejects groups'):
         private.fit_batches(unread(), **batched)
     assert ledger.records() == []
 

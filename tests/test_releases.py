@@ -88,7 +88,7 @@ def test_candidates_that_floats_cannot_guarantee_are_left_out():
     little = {"eps": 1e-8}
     choice = plan_of_fit([[[0.5]], *many], **little)
     assert len(choice.candidates) == 1
-    with pytest.raises(ValueError, match="too little to be guaranteed"):
+    with pytest.raises(ValueError, match="too small for a guarantee"):
         plan_of_fit(many, **little)
 
 

@@ -385,8 +385,11 @@ def test_people_in_several_segments_count_once_in_all(survey, rng):
         ({"by": "region", "keys": "south"}, "keys must be a list of public keys"),
         ({"by": "nothing", "keys": ["south"]}, "by must be the name of one column"),
         ({"by": ["region", "region"], "keys": [("a", "b")]}, "by must be the name of one column"),
-        ({"by": "region", "keys": "private"}, "needs eps and delta > 0"),
-        ({"by": "region", "keys": "private", "eps": None, "rho": 1.0}, "needs eps and delta > 0"),
+        ({"by": "region", "keys": "private"}, "requires eps and delta > 0"),
+        (
+            {"by": "region", "keys": "private", "eps": None, "rho": 1.0},
+            "requires eps and delta > 0",
+        ),
         ({"by": "region", "keys": ["south", "south"]}, "keys must be distinct"),
     ],
 )

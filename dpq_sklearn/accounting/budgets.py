@@ -93,8 +93,8 @@ class Budget:
             is_draw = self.unit is Unit.DRAW  # users have no parameter with this name
             raise BudgetTooSmall(
                 f"{Unit.EPS if is_draw else self.unit} must be larger for {n_draws} private "
-                f"numbers: {self.amount:.3g} a {'draw' if is_draw else 'feature'} is too little to "
-                "be guaranteed in floating point."
+                f"numbers: {self.amount:.3g} per {'draw' if is_draw else 'feature'} is too small "
+                "for a guarantee in floating point."
             )
 
         return replace(self, amount=ideal)

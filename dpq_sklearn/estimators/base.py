@@ -232,8 +232,8 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         _refuse_what_is_no_batches(batches)
         if groups is not None and groups_are_whole is not True:
             raise ValueError(
-                "groups need groups_are_whole=True in fit_batches: all rows of a person must be in "
-                f"one batch, got groups_are_whole={shown(groups_are_whole)}."
+                "groups require groups_are_whole=True in fit_batches, because all rows of a person "
+                f"must be in the same batch, got groups_are_whole={shown(groups_are_whole)}."
             )
 
         budget = self._total_budget()
@@ -279,15 +279,15 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         """Return the neighbouring relation, or raise if `privacy_unit` contradicts `groups`."""
         if self.privacy_unit == "person" and groups is None:
             raise ValueError(
-                'privacy_unit="person" must be fitted with groups, which say whose row each one '
-                "is, got groups=None. A search or a cross-validation gives its groups to the "
-                "splitter only: pass them by the name of the step too (step__groups), or request "
-                "them by set_fit_request(groups=True) with metadata routing enabled."
+                'privacy_unit="person" requires groups, the person each row belongs to, got '
+                "groups=None. A search or a cross-validation passes its groups to the splitter "
+                "only. Pass them to the transformer as well (step__groups), or enable metadata "
+                "routing and call set_fit_request(groups=True)."
             )
         if self.privacy_unit == "row" and groups is not None:
             raise ValueError(
-                'privacy_unit="row" must be fitted without groups, got groups. With them the fit '
-                'protects people: set privacy_unit="person".'
+                'privacy_unit="row" rejects groups, got groups. To protect people, set '
+                'privacy_unit="person".'
             )
         return neighbours_of(groups)
 

@@ -95,13 +95,13 @@ class DPOrdinalEncoder(OneToOneFeatureMixin, PrivateEncoder):
         is_nan = not isinstance(code, Integral) and code != code
         if not is_nan and not (isinstance(code, Integral) and code < 0):
             raise ValueError(
-                f"{name} must be a negative integer or NaN, because a category may have any other "
-                f"number, got {shown(code)}."
+                f"{name} must be a negative integer or NaN, because the codes of categories are "
+                f"0, 1, 2, ..., got {shown(code)}."
             )
         if is_nan and np.dtype(self.dtype).kind != "f":
             raise ValueError(
                 f"{name} must be a negative integer for dtype={np.dtype(self.dtype).name}, which "
-                "has no NaN, got NaN."
+                "cannot represent NaN, got NaN."
             )
 
     def _transform_rows(self, X):
@@ -132,7 +132,7 @@ class DPOrdinalEncoder(OneToOneFeatureMixin, PrivateEncoder):
                 is_wrong = ~((others >= 0) & (others < len(forms)) & (others % 1 == 0))
             if is_wrong.any():
                 raise ValueError(
-                    f"column {index} of X must hold numbers of categories, 0 to {len(forms) - 1}, "
+                    f"column {index} of X must hold codes of categories, 0 to {len(forms) - 1}, "
                     "or the codes of unknown and missing values."
                 )
             numbers[:, index] = np.where(is_unknown, -1, np.where(is_missing, missing, others))

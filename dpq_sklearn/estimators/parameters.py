@@ -1,4 +1,4 @@
-"""Parameters that have one value for all features, or one for each: checked, one for each."""
+"""Checks of parameters that have one value for all features, or one per feature."""
 
 from numbers import Integral
 
@@ -7,13 +7,13 @@ from dpq_sklearn.dates import kind_of
 from dpq_sklearn.reading.schema import within_schema
 
 DEFAULT_BINS = 5
-MOST_BINS = 10_000  # more would take minutes to plan, before anything is paid
+MOST_BINS = 10_000  # a plan with more bins would take minutes
 
 
 def per_feature_bounds(bounds, n_features, names=None, kinds=None):
-    """Return a checked pair of bounds for each feature, infinite where there is none.
+    """Return a checked pair of bounds for each feature, with infinity for missing bounds.
 
-    The `kinds` of the features say which of them are dates, if that is known.
+    `kinds` has the kind of each feature, such as dates, or is None if the kinds are not known.
     """
     kinds = [None] * n_features if kinds is None else kinds
     if bounds is None or is_pair(bounds):
@@ -41,12 +41,12 @@ def is_pair(bounds):
 
 
 def _refuse_lows_and_highs(bounds):
-    """Raise if the bounds of two features may be pairs, or the lows and the highs."""
+    """Raise if bounds of two features could also be read as all lows and all highs."""
     try:
         for pair in zip(*bounds, strict=True):
             checked_bounds(pair)
     except (TypeError, ValueError):
-        return  # they cannot be lows and highs
+        return  # only pairs are possible
     raise ValueError(
         "bounds of two features must be a list of pairs [(low, high), (low, high)] or a dict "
         f"{{name: (low, high)}}, got {shown(bounds)}, which could also be all lows and all highs."
@@ -54,7 +54,7 @@ def _refuse_lows_and_highs(bounds):
 
 
 def per_feature_decimals(decimals, n_features, names=None):
-    """Return the decimals of the lattice of each feature, None where it is not known."""
+    """Return the declared number of decimals of each feature, None if it is unknown."""
     if decimals is None or isinstance(decimals, Integral):
         entries = [decimals] * n_features
     else:
@@ -63,7 +63,7 @@ def per_feature_decimals(decimals, n_features, names=None):
 
 
 def per_feature_lattices(bounds, decimals, n_features, names=None, dtypes=None):
-    """Return the bounds and the decimals of each feature; "schema" asks for the dtypes."""
+    """Return the bounds and decimals of each feature. ``decimals="schema"`` uses the dtypes."""
     kinds = None if dtypes is None else list(map(kind_of, dtypes))
     bounds = per_feature_bounds(bounds, n_features, names, kinds)
     if isinstance(decimals, str):  # "schema"
@@ -81,7 +81,7 @@ def per_feature_weights(weights, n_features, names=None):
 
 
 def per_feature_bins(n_bins, n_features, names=None):
-    """Return a number of bins for each feature, from an int, one int per feature, or a dict."""
+    """Return the number of bins of each feature, given as an int, a sequence or a dict."""
     given = [n_bins] * n_features if isinstance(n_bins, Integral) else n_bins
     entries = _one_a_feature(given, n_features, names, "n_bins", DEFAULT_BINS)
     if not all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 2 for n in entries):
@@ -92,15 +92,16 @@ def per_feature_bins(n_bins, n_features, names=None):
 
 
 def _one_a_feature(given, n_features, names, parameter, default):
-    """Return the entries of the features: by position, or of a dict by name or the `default`."""
+    """Return an entry for each feature. Features that are not in a dict get the `default`."""
     if isinstance(given, dict):
         known = [] if names is None else list(names)
         unknown = [name for name in given if name not in known]
         if unknown:
             names_of_X = f"has the features {known!r}" if known else "has no feature names"
             raise ValueError(
-                f"{parameter} as a dict must name features of X, got {unknown!r}, and X "
-                f"{names_of_X}. Of a dict that several tables share, pass the part for this one."
+                f"the keys of {parameter} must be names of features of X, got {unknown!r}, but X "
+                f"{names_of_X}. If several tables share a dict, pass only the entries of this "
+                "table."
             )
         given = [given.get(name, default) for name in known]
 

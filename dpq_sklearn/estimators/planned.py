@@ -112,8 +112,8 @@ def _dearest_of_any_number(draft, losses_of):
     budget = draft._total_budget()
     if budget.delta > 0:
         raise ValueError(
-            f"n_features must be given to plan a {type(draft).__name__} with delta > 0, for "
-            "the number of its columns decides which account it uses, got None."
+            f"n_features must be given to plan a {type(draft).__name__} with delta > 0, because "
+            "the composition depends on the number of features, got None."
         )
 
     return loss

@@ -106,8 +106,9 @@ class PrivateEncoder(PrivateTransformer):
 
         if not hasattr(source, "count_categories"):
             raise TypeError(
-                "categories must be public for Spark DataFrames, or be found in another container, "
-                'got categories="private": use fit_batches, or toPandas() of these columns.'
+                "categories must be a list of public categories for Spark DataFrames, got "
+                '"private". To find categories privately, use fit_batches, or pass toPandas() of '
+                "these columns."
             )
         if hasattr(source, "check_categories"):
             source.check_categories()
@@ -131,9 +132,10 @@ class PrivateEncoder(PrivateTransformer):
         n_empty = sum(not categories for categories in released)
         if n_empty:
             warnings.warn(
-                f"no category was released for {n_empty} of {len(released)} features, so their "
-                "values are all unknown. n_records_needed_ says how many records a category "
-                "needs: raise eps or delta, encode fewer features, or pass public categories.",
+                f"no category was released for {n_empty} of {len(released)} features, so all of "
+                "their values are unknown. n_records_needed_ has the number of records that a "
+                "category needs. Use a larger eps or delta, encode fewer features, or pass public "
+                "categories.",
                 PrivacyNoiseWarning,
                 stacklevel=3,
             )
@@ -215,7 +217,7 @@ def _checked_list(given):
     if not is_known or None in forms[:-1]:
         raise ValueError(
             "each list of categories must hold distinct texts or numbers, and at most one missing "
-            f"value at its end, got {shown(given)}."
+            f"value at the end, got {shown(given)}."
         )
 
     present = [form for form in forms if form is not None]

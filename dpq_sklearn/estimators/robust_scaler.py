@@ -157,8 +157,8 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
             wanted.update(self._range_probabilities())
         if not wanted:
             raise ValueError(
-                "one of with_centering and with_scaling must be True, got False for both: nothing "
-                "would be released."
+                "with_centering or with_scaling must be True, got False for both, which would "
+                "release nothing."
             )
         return wanted
 

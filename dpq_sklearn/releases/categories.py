@@ -125,9 +125,9 @@ def plan_value_counts(budget: TotalBudget, neighbours: Neighbours) -> ValueCount
 def _refuse_no_delta(budget: TotalBudget, what: str) -> None:
     if not budget.delta > 0:
         raise ValueError(
-            f"delta must be > 0 to find {what} privately, because a label that one record has "
+            f"delta must be > 0 to find {what} privately, because the label of a single record "
             f"must not be released with certainty, got delta={shown(budget.delta)}. Public {what} "
-            "need no delta."
+            "do not need a delta."
         )
 
 

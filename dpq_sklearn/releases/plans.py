@@ -155,7 +155,7 @@ class Plan:
         """Return into how many segments the rows of records are divided, or raise if too many."""
         n_segments = records.ranks.total_weights.size // len(self.request.columns)
         if n_segments > self.request.n_segments:
-            raise ValueError("there are more segments than rounding is reserved for.")
+            raise ValueError("the rows have more segments than the plan reserves rounding for.")
         return n_segments
 
     @cached_property

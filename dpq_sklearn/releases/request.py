@@ -132,7 +132,9 @@ class Request:
         object.__setattr__(self, "mechanism", mechanism)
         object.__setattr__(self, "columns", tuple(self.columns))
         if self.priors is not None and not mechanism.takes_priors:
-            raise ValueError(f"prior must be None for mechanism={self.mechanism_name!r}, got one.")
+            raise ValueError(
+                f"prior must be None for mechanism={self.mechanism_name!r}, got a prior."
+            )
         if self.weights is not None:
             object.__setattr__(self, "weights", tuple(self.weights))
 

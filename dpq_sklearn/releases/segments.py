@@ -102,9 +102,9 @@ def plan_private_segments(request: Request) -> PrivateSegmentPlan:
     total = request.budget
     if total.eps is None or not total.delta > 0:
         raise ValueError(
-            'keys="private" needs eps and delta > 0, because a key that one record has must not be '
-            f"released with certainty, got eps={shown(total.eps)} and delta={shown(total.delta)}. "
-            "A list of public keys needs no delta."
+            'keys="private" requires eps and delta > 0, because the key of a single record must '
+            f"not be released with certainty, got eps={shown(total.eps)} and "
+            f"delta={shown(total.delta)}. A list of public keys does not need a delta."
         )
 
     selection = PartitionSelection(total.eps * KEY_SHARE, total.delta)
