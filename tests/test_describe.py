@@ -514,7 +514,7 @@ def test_bad_parameters_raise_before_the_table_is_touched(arguments, match):
         ({"decimals": "no"}, "decimals must be"),
         ({"groups": [0, 1]}, "one label for each row"),
         ({"prior": np.zeros((5, 3))}, "prior must have the 2 columns"),
-        ({"eps": 1e-12}, "too little"),
+        ({"eps": 1e-12}, "too small for a guarantee"),
     ],
 )
 def test_what_does_not_fit_the_columns_is_named_before_the_price_is_paid(arguments, match, frame):

@@ -698,7 +698,7 @@ def test_plain_search_gives_groups_to_the_splitter_only(estimator, rng):
     assert len(private.ledger.records()) == 2
 
     private.set_params(privacy_unit="person")
-    with pytest.raises(ValueError, match="splitter only: pass them by the name of the step too"):
+    with pytest.raises(ValueError, match=r"splitter only\. Pass them to the transformer as well"):
         cross_val_score(pipeline, X, X[:, 0] > 0, **options)
     assert len(private.ledger.records()) == 2
 

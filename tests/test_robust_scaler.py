@@ -93,7 +93,7 @@ def test_quantile_ranges_are_checked_before_anything_is_spent(X, quantile_range)
 
 
 def test_a_scaler_that_does_nothing_is_refused(X):
-    with pytest.raises(ValueError, match="with_centering and with_scaling"):
+    with pytest.raises(ValueError, match="with_centering or with_scaling must be True"):
         DPRobustScaler(with_centering=False, with_scaling=False).fit(X)
 
 

@@ -380,13 +380,13 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
         Notes
         -----
-        To convert a column of bin numbers (``encode="ordinal"``), which may have missing values, to
-        ordered categories in pandas, use ::
+        A column of bin numbers (``encode="ordinal"``), which may have missing values, is converted
+        to ordered categories in pandas by ::
 
             categories = pd.CategoricalDtype(labels, ordered=True)
             column.map(dict(enumerate(labels))).astype(categories)
 
-        and in polars ::
+        and in polars by ::
 
             options = {"default": None, "return_dtype": pl.Enum(labels)}
             column.replace_strict(range(len(labels)), labels, **options)
