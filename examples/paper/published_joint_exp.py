@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 def published_joint_exp(x_sorted, quantiles, low, high, eps, rng):
     """Return the quantiles by JointExp over the intervals between all records."""
-    ends = np.concatenate(([low], np.clip(x_sorted, low, high), [high]))
+    ends = np.concatenate(([low], np.clip(x_sorted, low, high), [high])) + 0.0  # no -0.0
     n, m = len(x_sorted), len(quantiles)
     gaps = np.diff([0.0, *quantiles, 1.0])
     eta = eps / (4 * (1 - gaps.min()))
