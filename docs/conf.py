@@ -144,8 +144,18 @@ def include_page(match):
     return re.sub(r"\]\(([A-Z]+\.md)", lambda link: link[0].lower(), text)
 
 
+def alt_text_of_card(docname):
+    """Return what the card of an example in the gallery says about its picture."""
+    gallery = (HERE / "gallery.md").read_text(encoding="utf-8")
+    card = rf":img-alt: ([^\n]+)\n:link: {re.escape(docname)}\n"
+    return re.search(card, gallery)[1]
+
+
 def link_to_pages(app, docname, source):
     """Links that work in a repository browser become links to pages of the site."""
+    if docname.startswith("auto_examples/"):
+        alt = f"   :alt: {alt_text_of_card(docname)}"
+        source[0] = re.sub(r"^   :alt: [^\n]*$", lambda _: alt, source[0], flags=re.M)
     source[0] = re.sub(r"```{include} (\S+\.md)\n```", include_page, source[0])
     if docname in SEARCH_WORDS:
         source[0] = add_search_words(docname, source[0])

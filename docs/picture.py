@@ -8,7 +8,8 @@ import gallery_style
 import matplotlib.pyplot as plt
 import numpy as np
 from chooser_picture import draw_chooser
-from walk_picture import draw_base_measures, draw_walk
+from measured_picture import draw_error_by_eps, draw_tails
+from walk_picture import draw_base_measures, draw_trees, draw_walk
 
 from dpq_sklearn import dp_quantiles
 
@@ -63,7 +64,10 @@ def main():
     if folder is not None:
         draw_private_against_exact(folder)
     draw_walk(HERE / "_static")
+    draw_trees(HERE / "_static")
     draw_base_measures(HERE / "_static")
+    draw_error_by_eps(HERE / "_static")
+    draw_tails(HERE / "_static")
     draw_chooser(HERE / "_static")
 
 

@@ -1,9 +1,11 @@
 """Draw the pictures of docs/how_it_works.md: the walk of a release, as the package itself goes."""
 
+from itertools import pairwise
+
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dpq_sklearn.accounting.budgets import Budget, Unit
+from dpq_sklearn.accounting.budgets import Budget, TotalBudget, Unit
 from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
@@ -14,7 +16,9 @@ from dpq_sklearn.mechanisms.aq import (
     nodes_of_level,
 )
 from dpq_sklearn.mechanisms.prior import Prior
-from dpq_sklearn.releases.values import PART_OF_A_GAP, values_of_columns
+from dpq_sklearn.releases.plans import plan_quantiles
+from dpq_sklearn.releases.request import Column, Request, even_probabilities
+from dpq_sklearn.releases.values import tolerances_in_gaps, values_of_columns
 
 FIFTHS = (0.2, 0.4, 0.6, 0.8)
 NO_BOUNDS = (-np.inf, np.inf)
@@ -59,7 +63,7 @@ def panel(column, ends, title):
     fig, ax = plt.subplots(figsize=(6.4, 2.9), layout="constrained")
     shares = np.histogram(column, ends)[0] / column.size
     ax.stairs(shares, ends, fill=True, color=EXACT, label="the rows, which nobody sees")
-    ax.set(xscale="log", title=title, yticks=[], xlabel="income", xlim=(ends[0], ends[-1]))
+    ax.set(xscale="log", title=title, yticks=[], xlabel="income, euros", xlim=(ends[0], ends[-1]))
     return fig, ax
 
 
@@ -96,7 +100,9 @@ def draw_walk(folder):
     fig.savefig(folder / "how_3_leaves.png", dpi=110)
 
     cells = grid.cells_of(np.sort(np.append(middle, outer)), np.zeros(4, int))
-    inner = values_of_columns(grid, [cells], PART_OF_A_GAP)[0]
+    plan = plan_quantiles(Request([Column(FIFTHS)], TotalBudget(1.0)))
+    tolerances = tolerances_in_gaps(plan._noise, column.size)
+    inner = values_of_columns(grid, [cells], tolerances)[0]
     ends = 2 * inner[0] - inner[1], 2 * inner[-1] - inner[-2]  # a bin's width away
     edges = np.sort(np.append(inner, ends))
     fig, ax = panel(column, near, "4. Edges: short numbers, and two ends that nobody measured")
@@ -141,6 +147,40 @@ def draw_base_measures(folder):
         ax.set(yticks=[], ylim=(0, np.sort(masses)[-5] * 1.1))
         inside = masses[(ends[:-1] > 18) & (ends[:-1] < 75)].sum()
         ax.set_title(f"{title}: {inside:.0%} from 18 to 75", fontsize=11)
-    axes[-1].set(xlabel="age", xlim=(-1, 130))
+    axes[-1].set(xlabel="age, years", xlim=(-1, 130))
     fig.savefig(folder / "how_base_measure.png", dpi=110)
     plt.close(fig)
+
+
+def draw_trees(folder):
+    """Draw the trees of 5, 8 and 9 bins, with the share of eps that each level gets."""
+    fig, axes = plt.subplots(3, 1, figsize=(6.4, 6.6), layout="constrained")
+    for ax, n_bins in zip(axes, (5, 8, 9), strict=True):
+        draw_tree(ax, even_probabilities(n_bins))
+        ax.set_title(f"{n_bins} bins", loc="left")
+    fig.savefig(folder / "how_tree.png", dpi=110)
+    plt.close(fig)
+
+
+def draw_tree(ax, probabilities):
+    """Draw a box for each node at the quantiles that it draws, and a line to each of its parts."""
+    nodes, eps = ApproximateQuantiles().nodes_and_eps(probabilities, Budget(1.0, Unit.EPS))
+    known = (0.0, *probabilities, 1.0)
+
+    def middle(node):
+        return np.mean([known[index] for index in node.indices])
+
+    for node in nodes:
+        for child in nodes:
+            ends = (node.below, *node.indices, node.above)
+            if child.depth == node.depth + 1 and (child.below, child.above) in pairwise(ends):
+                ax.plot([middle(node), middle(child)], [-node.depth, -child.depth], color="0.6")
+    for node in nodes:
+        text = " and ".join(f"{100 * probability:.3g}%" for probability in node.probabilities)
+        style = {"facecolor": "#CFE3F3", "edgecolor": BASE, "boxstyle": "round"}
+        ax.text(middle(node), -node.depth, text, ha="center", va="center", bbox=style, fontsize=10)
+    for node, eps_of_node in zip(nodes, eps, strict=True):
+        if node == next(other for other in nodes if other.depth == node.depth):
+            ax.text(1.02, -node.depth, f"{eps_of_node:.0%} of eps", va="center", color=DRAWN)
+    ax.set(xlim=(0, 1.2), ylim=(-nodes[-1].depth - 0.5, 0.5))
+    ax.axis("off")

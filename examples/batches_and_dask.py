@@ -55,7 +55,9 @@ fig, ax = plt.subplots(figsize=(6.4, 3), layout="constrained")
 for height, edges in enumerate(ways.values()):
     ax.vlines(edges[0], height - 0.3, height + 0.3, color=f"C{height}", lw=3)
 ax.set_yticks(range(len(ways)), list(ways))
-ax.set(title="One release, three ways to read the rows", xlabel="private edges of the income")
+ax.set(
+    title="One release, three ways to read the rows", xlabel="private edges of the income, euros"
+)
 ax.invert_yaxis()
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -53,5 +53,5 @@ for ax, (name, column), edges, private_edges in zip(
     ax.locator_params(axis="x", nbins=6)
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].set_title(f"Edges of {n_bins} bins, {n_rows:,} rows", pad=14)
-axes[0].legend(loc="upper right", frameon=False)
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
 plt.show()

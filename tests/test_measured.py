@@ -34,6 +34,7 @@ def test_a_page_shows_the_numbers_of_the_data_file(name):
     assert shown == measured.as_markdown(content)
     assert (ROOT / content["script"]).exists()
     assert content["trials"] >= 1 and content["commit"] and content["cpu"] and content["versions"]
+    assert measured.SOURCES[name].commit in ("", content["commit"])
 
 
 def test_every_table_is_on_a_page():

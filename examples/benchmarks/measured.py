@@ -42,6 +42,7 @@ class Source:
     trials: int
     few_trials: int  # of a test; 0 if the numbers are times, or need other packages
     packages: tuple[str, ...] = ()  # other packages whose versions matter
+    commit: str = ""  # an old one that today's code is compared with; not measured again
 
     def measure(self, trials: int) -> Table:
         """Return the table, measured with so many trials."""
@@ -55,9 +56,11 @@ MODELS_OF_OTHERS = ("interpret-core", "diffprivlib")
 SOURCES = {
     # Accuracy
     "small_tables": Source("small_data", "measure_tables", 40, 4),
+    "error_by_eps": Source("small_data", "measure_by_eps", 20, 0),
     "known_columns": Source("small_data", "measure_columns", 10, 1),
     "published": Source("published", "measure", 60, 4),
     "values": Source("values", "measure", 8, 0),
+    "values_before": Source("values", "measure", 8, 0, commit="d87f686"),
     "extreme_values": Source("values", "measure_extremes", 100, 2),
     "delta": Source("delta", "measure", 40, 4),
     "model_cost": Source("utility", "measure", 20, 2),
@@ -75,6 +78,7 @@ SOURCES = {
     "strategies_half": Source("private_models", "measure_strategies_half", 40, 0),
     "budget_shares": Source("private_models", "measure_shares", 20, 0, MODELS_OF_OTHERS),
     "scalings": Source("private_models", "measure_scalings", 20, 0),
+    "people": Source("people", "measure", 100, 0),
     # Speed: turns instead of trials
     "speed_fits": Source("speed", "measure_fits", 3, 0),
     "speed_functions": Source("speed", "measure_functions", 5, 0),
@@ -172,7 +176,7 @@ def main():
         parser.error(f"NAME must be one of {', '.join(SOURCES)}, got {', '.join(unknown)}.")
 
     warnings.simplefilter("ignore")
-    for name in options.names or SOURCES:
+    for name in options.names or [name for name in SOURCES if not SOURCES[name].commit]:
         start = time.monotonic()
         source = SOURCES[name]
         write(name, source.measure(options.trials or source.trials), options.folder)

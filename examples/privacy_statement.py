@@ -7,7 +7,8 @@ cost, and what is not covered. ``privacy_of`` returns the same facts as an objec
 that invalidate the guarantee.
 """
 
-import matplotlib.pyplot as plt
+# sphinx_gallery_thumbnail_path = "_static/chooser_pipeline.png"
+
 import numpy as np
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
@@ -38,8 +39,3 @@ assert not privacy.holds
 # %%
 # The ledger has a statement, too. ``format="html"`` makes a page for a browser.
 print(privacy_statement(ledger))
-
-# %%
-# The picture that goes with it: what is spent, and the cap.
-ledger.plot()
-plt.show()
