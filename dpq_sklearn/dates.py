@@ -15,11 +15,11 @@ from enum import Enum
 
 import numpy as np
 
-_MICROSECONDS = 86_400_000_000  # in a day
+MICROSECONDS_IN_A_DAY = 86_400_000_000
 
 # How many of each of NumPy's units a day has.
-_UNITS_IN_A_DAY = {"h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000, "us": _MICROSECONDS}
-_UNITS_IN_A_DAY |= {"ns": 1000 * _MICROSECONDS, "ps": 10**6 * _MICROSECONDS}
+_UNITS_IN_A_DAY = {"h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000, "us": MICROSECONDS_IN_A_DAY}
+_UNITS_IN_A_DAY |= {"ns": 1000 * MICROSECONDS_IN_A_DAY, "ps": 10**6 * MICROSECONDS_IN_A_DAY}
 _WHOLE_DAYS = ("Y", "M", "W", "D")
 
 # The years 1 to 9999, which all libraries can show, in days since 1970-01-01. Durations have the
@@ -93,7 +93,7 @@ def days_of(dates):
             counts = counts * n_units
         whole, rest = np.divmod(counts, _UNITS_IN_A_DAY[unit])
         microseconds = _in_microseconds(rest, unit)
-        days = whole.astype(np.float64) + microseconds / _MICROSECONDS
+        days = whole.astype(np.float64) + microseconds / MICROSECONDS_IN_A_DAY
 
     days[np.isnat(dates)] = np.nan
     return days
@@ -102,9 +102,9 @@ def days_of(dates):
 def _in_microseconds(counts, unit):
     """Return whole microseconds of less than a day, given in another unit."""
     per_day = _UNITS_IN_A_DAY[unit]
-    if per_day > _MICROSECONDS:
-        return counts // (per_day // _MICROSECONDS)
-    return counts * (_MICROSECONDS // per_day)
+    if per_day > MICROSECONDS_IN_A_DAY:
+        return counts // (per_day // MICROSECONDS_IN_A_DAY)
+    return counts * (MICROSECONDS_IN_A_DAY // per_day)
 
 
 def dates_of(days, kind):
@@ -113,14 +113,20 @@ def dates_of(days, kind):
     Instants and durations are rounded to microseconds. Dates are rounded up, so a whole day lies
     below the number if and only if it lies below the date. Numbers that differ stay different.
     """
-    days = np.clip(np.asarray(days, dtype=np.float64), _FIRST_DAY, _LAST_DAY)
+    days = np.asarray(days, dtype=np.float64)
+    dates = _rounded(np.ceil(days) if kind is ColumnKind.DATE else days, kind)
+    return _distinct(dates.view(np.int64), np.clip(days, _FIRST_DAY, _LAST_DAY)).view(dates.dtype)
+
+
+def _rounded(days, kind):
+    """Return numbers of days, for `ColumnKind.DATE` whole ones, rounded to microseconds or days."""
+    days = np.clip(days, _FIRST_DAY, _LAST_DAY)
     if kind is ColumnKind.DATE:
-        counts = _distinct(np.ceil(days).astype(np.int64), days)
-        return counts.view("M8[D]")
+        return days.astype(np.int64).view("M8[D]")
 
     whole = np.floor(days)
-    microseconds = np.rint((days - whole) * _MICROSECONDS).astype(np.int64)
-    counts = _distinct(whole.astype(np.int64) * _MICROSECONDS + microseconds, days)
+    microseconds = np.rint((days - whole) * MICROSECONDS_IN_A_DAY).astype(np.int64)
+    counts = whole.astype(np.int64) * MICROSECONDS_IN_A_DAY + microseconds
     return counts.view("M8[us]" if kind is ColumnKind.INSTANT else "m8[us]")
 
 
@@ -142,8 +148,56 @@ def nearest_dates(days, kind):
     if kind is ColumnKind.DATE:
         numbers = np.rint(numbers)
 
-    dates = dates_of(numbers.ravel(), kind).reshape(days.shape)
+    dates = _rounded(numbers, kind)
     return np.where(is_known, dates, np.array("NaT", dtype=dates.dtype))
+
+
+def table_with_dates(numbers, kinds):
+    """Return a matrix of numbers with the columns of dates and durations as such.
+
+    If all columns have the same type, it is the type of the result. Otherwise the result is an
+    array of objects: floats, and Python's dates and durations, None where these are missing.
+    """
+    if all(kind is ColumnKind.NUMBER for kind in kinds):
+        return numbers
+
+    pairs = zip(numbers.T, kinds, strict=True)
+    columns = [
+        column if kind is ColumnKind.NUMBER else nearest_dates(column, kind)
+        for column, kind in pairs
+    ]
+    if len({column.dtype for column in columns}) == 1:
+        return np.stack(columns, axis=1)
+
+    table = np.empty(numbers.shape, dtype=object)
+    for index, column in enumerate(columns):
+        table[:, index] = column.tolist()
+    return table
+
+
+def numbers_in_table(table, kinds):
+    """Return the numbers of a matrix that `table_with_dates` has made; dates as days."""
+    if table.dtype.kind == "f":
+        return table
+
+    numbers = np.empty(table.shape)
+    for index, kind in enumerate(kinds):
+        column = table[:, index]
+        if kind is not ColumnKind.NUMBER:
+            column = days_of(column.astype("m8[us]" if kind is ColumnKind.DURATION else "M8[us]"))
+        numbers[:, index] = column
+    return numbers
+
+
+def exported_days(values):
+    """Return released values as floats: dates as days, computed as exported transformers do.
+
+    They divide microseconds by the length of a day, so that equal dates stay equal numbers.
+    """
+    if values.dtype.kind not in "mM":
+        return values
+    microseconds = values.astype(f"{values.dtype.kind}8[us]").view(np.int64)
+    return microseconds.astype(np.float64) / MICROSECONDS_IN_A_DAY
 
 
 def numbers_of(values):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from dpq_sklearn import (
     DPDescribeDisplay,
@@ -284,10 +285,150 @@ def test_a_transformer_of_dates_agrees_with_one_of_days(estimator, penguins):
     np.testing.assert_array_equal(estimator.transform(pl.from_pandas(X)), transformed)
 
     plain = estimator.to_sklearn()
-    known = days.dropna()
-    np.testing.assert_allclose(plain.transform(known), transformed[days.notna().all(axis=1)])
+    is_known = X.notna().all(axis=1)
+    known = X[is_known]
+    np.testing.assert_allclose(plain.transform(known), transformed[is_known])
+    np.testing.assert_allclose(plain.transform(pl.from_pandas(known)), transformed[is_known])
+    np.testing.assert_allclose(
+        plain[2:].transform(days[is_known].to_numpy()), transformed[is_known]
+    )
     of_days = estimator.fit(days).transform(days)
     np.testing.assert_allclose(of_days, transformed, atol=1e-6)
+
+
+def as_polars_dates(penguins):
+    return pl.from_pandas(penguins[["mass", "seen", "stay"]]).with_columns(
+        pl.col("seen").cast(pl.Date)
+    )
+
+
+def in_a_time_zone(penguins):
+    zoned = penguins["seen"].dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")
+    return penguins[["mass", "stay"]].assign(seen=zoned)
+
+
+@pytest.mark.parametrize("container", ["default", "pandas", "polars"])
+@pytest.mark.parametrize("table_of", [as_polars_dates, in_a_time_zone])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DPKBinsDiscretizer(4, encode="onehot-dense", eps=20, feature_name_combiner="interval"),
+        DPQuantileTransformer(7, eps=20, output_distribution="normal"),
+        DPRobustScaler(eps=20, clip=1.0),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_exports_take_dates_and_return_what_the_private_transformer_returns(
+    estimator, table_of, container, penguins
+):
+    X = table_of(penguins.dropna())
+    fitted = clone(estimator).set_params(random_state=0).set_output(transform=container).fit(X)
+    plain = pickle.loads(pickle.dumps(fitted.to_sklearn()))
+    expected, found = fitted.transform(X), plain.transform(X)
+    assert type(found) is type(expected)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-9, atol=1e-12)
+    if container != "default":
+        assert list(found.columns) == list(expected.columns)
+
+
+@pytest.mark.parametrize("estimator", [DPQuantileTransformer(7), DPRobustScaler()])
+def test_exports_keep_missing_dates(estimator, seen):
+    X = pd.DataFrame({"seen": seen})
+    fitted = clone(estimator).set_params(eps=20, random_state=0).fit(X)
+    plain = fitted.to_sklearn()
+    assert np.isnan(plain.transform(X)[3, 0])
+    np.testing.assert_allclose(plain.transform(X), fitted.transform(X), rtol=1e-9)
+
+
+def test_exported_bins_refuse_missing_dates_or_put_them_into_the_first_bin(seen):
+    X = pd.DataFrame({"seen": seen})
+    fitted = DPKBinsDiscretizer(4, encode="ordinal", eps=20, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.to_sklearn().transform(X)
+    bins = fitted.to_sklearn(missing="first_bin").transform(X)[:, 0]
+    assert bins[3] == 0
+    np.testing.assert_array_equal(np.delete(bins, 3), np.delete(fitted.transform(X)[:, 0], 3))
+
+
+def test_an_exported_edge_is_on_the_same_side_of_a_date():
+    # The numbers of days of these depend on the order in which they are computed.
+    edges = ["1975-07-27T17:42:33.945742", "1990-09-10T13:20:37.993250"]
+    edges += ["1994-05-30T20:37:46.486592", "1997-03-17T04:29:11.452651"]
+    edges = np.array(edges, dtype="M8[us]")[:, None]
+    fitted = DPKBinsDiscretizer(5, encode="ordinal", eps=100, random_state=0).fit(edges)
+    fitted.bin_edges_[0][1:-1] = edges[:, 0]
+
+    step = np.timedelta64(1, "us")
+    near = np.concatenate((edges - step, edges, edges + step))
+    np.testing.assert_array_equal(fitted.transform(near)[:, 0], [0, 1, 2, 3] + 2 * [1, 2, 3, 4])
+    np.testing.assert_array_equal(fitted.to_sklearn().transform(near), fitted.transform(near))
+
+
+@pytest.mark.parametrize("name", ["pandas", "pandas zoned", "polars", "polars dates", "days"])
+@pytest.mark.parametrize("encode", ["ordinal", "onehot"])
+def test_the_centre_of_a_bin_of_dates_is_a_date_in_the_bin(name, encode, seen):
+    column = containers(seen[~np.isnat(seen)])[name]
+    X = column[:, None] if isinstance(column, np.ndarray) else column.to_frame()
+    fitted = DPKBinsDiscretizer(8, encode=encode, eps=20, random_state=0).fit(X)
+    bins = fitted.transform(X)
+    centres = fitted.inverse_transform(bins)
+    assert centres.dtype == fitted.bin_edges_[0].dtype
+    again = fitted.transform(centres if not hasattr(X, "columns") else _like(X, centres))
+    assert (again != bins).sum() == 0
+
+
+def test_the_centre_of_a_single_day_is_that_day():
+    X = np.repeat(np.arange("2024-02-27", "2024-03-03", dtype="M8[D]"), 500)[:, None]
+    fitted = DPKBinsDiscretizer(10, encode="ordinal", eps=1e5, random_state=0).fit(X)
+    bins = fitted.transform(X)
+    np.testing.assert_array_equal(fitted.transform(fitted.inverse_transform(bins)), bins)
+
+
+def _like(X, dates):
+    """Return dates in the container and with the names of a table."""
+    if isinstance(X, pd.DataFrame):
+        return pd.DataFrame(dates, columns=X.columns)
+    return pl.DataFrame(dates, schema=X.columns)
+
+
+def test_values_of_numbers_and_dates_are_objects(penguins):
+    X = penguins[["mass", "seen", "stay"]]
+    fitted = DPQuantileTransformer(63, eps=500, random_state=0).fit(X)
+    back = fitted.inverse_transform(fitted.transform(X))
+    assert back.dtype == object and back[3, 1] is None
+    found = pd.DataFrame(back, columns=X.columns).infer_objects()
+    assert found.dtypes.map(lambda dtype: dtype.kind).tolist() == ["f", "M", "m"]
+    distance = (found["seen"] - X["seen"]).abs().max()
+    assert distance < pd.Timedelta("30 D")
+
+    as_objects = fitted.quantiles_
+    assert isinstance(as_objects[9, 1], dt.datetime) and isinstance(as_objects[9, 2], dt.timedelta)
+    assert as_objects.shape == (fitted.references_.size, 3)
+
+
+def test_a_scaler_of_dates_is_read_as_dates(penguins):
+    X = penguins[["seen"]]
+    scaler = DPRobustScaler(eps=500, random_state=0).fit(X)
+    assert scaler.center_.dtype == scaler.quantiles_.dtype == "M8[us]"
+    assert scaler.scale_.dtype == "m8[us]"
+    assert abs(scaler.center_[0] - X["seen"].median()) < pd.Timedelta("20 D")
+    by_hand = (X.to_numpy().astype("M8[us]") - scaler.center_) / scaler.scale_
+    np.testing.assert_allclose(scaler.transform(X), by_hand)
+
+    mixed = DPRobustScaler(eps=500, random_state=0).fit(penguins[["mass", "seen"]])
+    assert isinstance(mixed.center_[1], dt.datetime) and isinstance(mixed.scale_[1], dt.timedelta)
+    same = DPRobustScaler(eps=500, random_state=0).fit(np.full((900, 1), FIRST))
+    assert (same.scale_ > np.timedelta64(0, "us")).all()
+    assert np.isfinite(same.transform(np.full((9, 1), FIRST))).all()
+
+
+@pytest.mark.parametrize("estimator", [DPKBinsDiscretizer(8), DPQuantileTransformer(7)])
+def test_a_release_of_dates_and_its_export_are_priors(estimator, seen):
+    X = pd.DataFrame({"seen": seen})
+    earlier = clone(estimator).set_params(eps=100, random_state=0).fit(X)
+    for prior in (earlier, earlier.to_sklearn()):
+        later = DPKBinsDiscretizer(2, eps=0.5, prior=prior, random_state=0).fit(X)
+        assert abs(later.bin_edges_[0][1] - np.datetime64("2008-11-20")) < np.timedelta64(150, "D")
 
 
 def test_bounds_and_names_of_dates(penguins):
@@ -404,4 +545,4 @@ def test_bins_of_equal_width_have_dates_too(strategy, penguins):
     bins.fit(penguins[["seen"]])
     assert bins.bin_edges_[0].dtype.kind == "M"
     assert isinstance(bins.quality_report()["edges"][0][0], dt.date)
-    assert bins.to_sklearn().bin_edges_[0].dtype == np.float64
+    assert bins.to_sklearn()[-1].bin_edges_[0].dtype == np.float64

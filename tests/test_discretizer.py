@@ -1,6 +1,7 @@
 """DPKBinsDiscretizer beside sklearn's exact KBinsDiscretizer."""
 
 import inspect
+import pickle
 import re
 import textwrap
 
@@ -316,6 +317,29 @@ def test_bin_numbers_become_ordered_categories_by_the_documented_lines(library, 
     assert list(dict.fromkeys(in_order.to_list())) == labels != sorted(labels)
 
 
-def test_exported_names_are_those_of_scikit_learn(rng):
-    binner = DPKBinsDiscretizer(3, feature_name_combiner="interval").fit(rng.normal(size=(5000, 1)))
-    assert binner.to_sklearn().get_feature_names_out().tolist() == ["x0_0.0", "x0_1.0", "x0_2.0"]
+def _spelled(name, k):
+    return f"{name} is {['low', 'middle', 'high'][k]}"
+
+
+@pytest.mark.parametrize("combiner", ["concat", "interval", _spelled])
+@pytest.mark.parametrize("encode", ["onehot", "onehot-dense"])
+@pytest.mark.parametrize("missing", ["raise", "first_bin"])
+def test_an_export_keeps_the_names_of_columns(combiner, encode, missing, rng):
+    X = pd.DataFrame(rng.lognormal(size=(500, 2)), columns=["income", "rent"])
+    binner = DPKBinsDiscretizer(3, encode=encode, feature_name_combiner=combiner).fit(X)
+    plain = pickle.loads(pickle.dumps(binner.to_sklearn(missing=missing)))
+    assert plain.get_feature_names_out().tolist() == binner.get_feature_names_out().tolist()
+    expected, found = binner.transform(X), plain.transform(X)
+    assert sparse.issparse(found) == sparse.issparse(expected)
+    assert abs(found - expected).sum() == 0
+
+    if encode == "onehot-dense":
+        frame = binner.set_output(transform="pandas").to_sklearn(missing=missing).transform(X)
+        pd.testing.assert_frame_equal(frame, binner.transform(X))
+
+
+def test_an_export_cannot_keep_names_with_two_underscores(rng):
+    X = pd.DataFrame({"a__b": rng.normal(size=500)})
+    binner = DPKBinsDiscretizer(3, feature_name_combiner="interval").fit(X)
+    names = ["a__b_0.0", "a__b_1.0", "a__b_2.0"]
+    assert binner.to_sklearn().get_feature_names_out().tolist() == names

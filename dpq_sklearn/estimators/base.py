@@ -12,7 +12,7 @@ from os import PathLike
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
@@ -29,6 +29,7 @@ from dpq_sklearn.estimators.compat import (
     output_container,
 )
 from dpq_sklearn.estimators.docstrings import inherit_docstring
+from dpq_sklearn.estimators.plain_steps import set_output_of_steps
 from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.home import DOCUMENTATION, template_of_doc_links
 from dpq_sklearn.reading.containers import (
@@ -431,12 +432,19 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         -------
         X_original : ndarray of shape (n_samples, n_features)
             A value for each feature of each row. A bin becomes its centre, a probability becomes
-            its quantile, and a code becomes its category.
+            its quantile, and a code becomes its category. Features of dates become dates, in an
+            array of objects if other features are numbers. On Dask and Spark, dates are days since
+            1970-01-01.
         """
         check_is_fitted(self)
 
         names = partial(_check_feature_names_in, self)
-        return source_of(X).map_rows(self._row_map("_inverse_transform_rows", names))
+        inverse = self._row_map("_inverse_transform_rows", names)
+        return source_of(X).map_rows(replace(inverse, function=self._original_values))
+
+    def _original_values(self, X):
+        """Return the original values of transformed rows in memory."""
+        return self._inverse_transform_rows(X)
 
     def _transforming_map(self):
         return replace(
@@ -464,18 +472,32 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         -------
         transformer : estimator of sklearn.preprocessing or sklearn.pipeline.Pipeline
             The fitted transformer. A `DPRobustScaler` with `clip` becomes a Pipeline with a
-            RobustScaler and a MinMaxScaler, which clips.
+            RobustScaler and a MinMaxScaler, which clips. If features are dates, the first two steps
+            of a Pipeline turn dates into days since 1970-01-01.
         """
         check_is_fitted(self)
 
+        return self._exported(self._plain_steps())
+
+    def _plain_steps(self):
+        """Return the fitted transformers of scikit-learn that do the same, one after another."""
         plain = self._plain()
         mark_as_released(plain)
+        return [step for _, step in plain.steps] if isinstance(plain, Pipeline) else [plain]
+
+    def _exported(self, steps):
+        """Return steps as one transformer that has the names and the output of this object."""
         if hasattr(self, "feature_names_in_"):
-            first = plain[0] if isinstance(plain, Pipeline) else plain
-            first.feature_names_in_ = self.feature_names_in_.copy()
+            steps[0].feature_names_in_ = self.feature_names_in_.copy()
+        if output_container(self) != "default":
+            names = _check_feature_names_in(self)
+            for step in steps[1:]:
+                if step.n_features_in_ == names.size:  # it sees DataFrames with these names
+                    step.feature_names_in_ = names.copy()
 
         own_output = getattr(self, "_sklearn_output_config", {})
-        return plain.set_output(transform=own_output.get("transform"))
+        set_output_of_steps(steps, own_output.get("transform"))
+        return make_pipeline(*steps) if len(steps) > 1 else steps[0]
 
 
 def _refuse_what_is_no_batches(batches):

@@ -4,16 +4,16 @@ from numbers import Integral
 
 import numpy as np
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.checks import shown
-from dpq_sklearn.dates import ColumnKind, dates_of, numbers_of
+from dpq_sklearn.dates import ColumnKind, dates_of, exported_days, numbers_of
 from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.bin_labels import labels_of_bins
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
 from dpq_sklearn.estimators.parameters import DEFAULT_BINS, kinds_of_bounds, per_feature_bins
+from dpq_sklearn.estimators.plain_steps import can_be_named, step_with_names
 from dpq_sklearn.estimators.private_quantiles import PrivateQuantileTransformer
 from dpq_sklearn.estimators.strategies import (
     FEWEST_GOOD_BINS,
@@ -327,7 +327,10 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             X = compat.checked_matrix(table, offsets[-1], accept_sparse="csr", **options)
             bins = binning.bins_of_indicators(X, offsets)
 
-        return binning.bin_centres(bins, self._edges_in_numbers(), X.dtype)
+        centres = binning.bin_centres(bins, self._edges_in_numbers(), X.dtype)
+        are_days = [kind is ColumnKind.DATE for kind in self._kinds()]
+        centres[:, are_days] = np.floor(centres[:, are_days])  # the bin ends before its upper edge
+        return centres
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the output columns, by default the same as in scikit-learn.
@@ -401,8 +404,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         """Return a fitted KBinsDiscretizer of scikit-learn with the private edges.
 
         The result can be used without dpq_sklearn, and transforms finite data in the same way. It
-        has the same privacy guarantee as this transformer. Its output columns have scikit-learn's
-        names, independent of `feature_name_combiner`.
+        has the same privacy guarantee as this transformer.
 
         Parameters
         ----------
@@ -414,23 +416,29 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         Returns
         -------
         transformer : sklearn.preprocessing.KBinsDiscretizer or sklearn.pipeline.Pipeline
-            The fitted transformer. With ``missing="first_bin"``, it is a Pipeline that ends in a
-            KBinsDiscretizer.
+            The fitted transformer. With ``missing="first_bin"``, it is a Pipeline with an imputer.
+            If features are dates, the first two steps of a Pipeline turn dates into days since
+            1970-01-01. If one-hot columns have names of their own (`feature_name_combiner`), the
+            last step is a ColumnTransformer that keeps these names, at some cost in time for each
+            column. Names that contain "__" cannot be kept: scikit-learn's names replace them.
         """
         if missing not in ("raise", "first_bin"):
             raise ValueError(f'missing must be "raise" or "first_bin", got {shown(missing)}.')
 
-        plain = super().to_sklearn()
-        if missing == "raise":
-            return plain
+        check_is_fitted(self)
 
-        # Lower than every edge, so it is in the first bin.
+        steps = self._plain_steps()
+        if missing == "first_bin":
+            steps.insert(-1, self._imputer_below_all_edges())
+        if self.encode != "ordinal" and self.feature_name_combiner != "concat":
+            names = self.get_feature_names_out()
+            if can_be_named(names):
+                steps.append(step_with_names(names, self._makes_sparse_rows))
+        return self._exported(steps)
+
+    def _imputer_below_all_edges(self):
         imputer = SimpleImputer(strategy="constant", fill_value=float(np.finfo(np.float32).min))
-        imputer.fit(np.zeros((1, self.n_features_in_)))
-        imputer.set_output(transform="default")
-        if hasattr(self, "feature_names_in_"):  # the imputer sees them, what follows does not
-            imputer.feature_names_in_ = vars(plain).pop("feature_names_in_")
-        return make_pipeline(imputer, plain)
+        return imputer.fit(np.zeros((1, self.n_features_in_)))
 
     def _plain(self):
         plain = KBinsDiscretizer(
@@ -444,7 +452,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         plain.fit(np.stack((np.zeros(self.n_features_in_), self.n_bins_.astype(np.float64))))
 
         plain.set_params(strategy=self._plain_strategy(), dtype=self.dtype)
-        edges = (edges.copy() for edges in self._edges_in_numbers())
+        edges = (exported_days(edges).copy() for edges in self.bin_edges_)
         plain.bin_edges_ = np.fromiter(edges, dtype=object)
         return plain
 

@@ -8,7 +8,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.accounting.neighbours import Neighbours
-from dpq_sklearn.dates import ColumnKind
+from dpq_sklearn.dates import ColumnKind, numbers_in_table, table_with_dates
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.estimators.base import PrivateTransformer
 from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions
@@ -23,6 +23,7 @@ from dpq_sklearn.estimators.parameters import (
     per_feature_lattices,
     per_feature_weights,
 )
+from dpq_sklearn.estimators.plain_steps import steps_from_dates
 from dpq_sklearn.estimators.planned import planned_loss
 from dpq_sklearn.estimators.report import make_report
 from dpq_sklearn.forecast.enough_data import (
@@ -170,6 +171,21 @@ class PrivateQuantileTransformer(PrivateTransformer):
     def _kinds(self):
         """Return what the features hold: numbers, unless a fit has seen a type of dates."""
         return getattr(self, "_kinds_", None) or [ColumnKind.NUMBER] * self.n_features_in_
+
+    def _with_dates(self, values):
+        """Return released numbers of all features, (n_values, n_features), with dates as dates."""
+        # A quantile of whole days need not be a whole day.
+        return table_with_dates(values, [kind.of_scalars for kind in self._kinds()])
+
+    def _quantiles_in_numbers(self):
+        """Return `quantiles_` as floats, dates as days since 1970-01-01."""
+        return numbers_in_table(self.quantiles_, self._kinds())
+
+    def _original_values(self, X):
+        return table_with_dates(self._inverse_transform_rows(X), self._kinds())
+
+    def _plain_steps(self):
+        return [*steps_from_dates(self._kinds()), *super()._plain_steps()]
 
     def _plan_fit(self, table, source, budget, neighbours):
         kinds = kinds_of_columns(table)

@@ -51,7 +51,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     quantiles_ : ndarray of shape (n_knots, n_features)
         The private distribution function of each feature: the values at the probabilities
         `references_`. Beyond the outermost private quantiles, it has exponential tails, which end
-        at the bounds. Dates are days since 1970-01-01.
+        at the bounds. Dates are `datetime64` in UTC and durations `timedelta64`, in an array of
+        objects if other features are numbers.
     references_ : ndarray of shape (n_knots,)
         The probabilities of the rows of `quantiles_`, from 0 to 1.
     rank_error_ : ndarray of shape (n_quantiles, n_features)
@@ -150,15 +151,15 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
         self.n_quantiles_ = len(request.probabilities[0])
         self.references_ = knot_references(np.array(request.probabilities[0]))
-        self.quantiles_ = np.ascontiguousarray(knots.T)
+        self.quantiles_ = self._with_dates(np.ascontiguousarray(knots.T))
         self.rank_error_ = np.column_stack(rank_deviations(released.plan))
 
     def _private_values(self):
-        return list(self.quantiles_[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
+        return list(self._quantiles_in_numbers()[TAIL_KNOTS + 1 : -TAIL_KNOTS - 1].T)
 
     def _transform_rows(self, X):
         X = self._writeable(self._checked_table(X, reset=False))
-        knots = np.ascontiguousarray(self.quantiles_.T)
+        knots = np.ascontiguousarray(self._quantiles_in_numbers().T)
         return self._in_blocks(X, lambda rows: self._shares(rows.T, knots).T)
 
     def _inverse_transform_rows(self, X):
@@ -230,9 +231,10 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
             subsample=None,
             copy=self.copy,
         )
-        plain.fit(self.quantiles_)  # something of the right shape; then the private knots
+        knots = self._quantiles_in_numbers()
+        plain.fit(knots)  # something of the right shape; then the private knots
 
-        plain.quantiles_ = self.quantiles_.copy()
+        plain.quantiles_ = knots.copy()
         plain.references_ = self.references_.copy()
         return plain
 

@@ -9,6 +9,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler
 
 from dpq_sklearn.checks import shown
+from dpq_sklearn.dates import (
+    MICROSECONDS_IN_A_DAY,
+    ColumnKind,
+    numbers_in_table,
+    table_with_dates,
+)
 from dpq_sklearn.estimators import compat
 from dpq_sklearn.estimators.compat import Interval
 from dpq_sklearn.estimators.private_quantiles import PrivateQuantileTransformer
@@ -48,14 +54,16 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
     Attributes
     ----------
     center_ : ndarray of shape (n_features,) or None
-        The private median of each feature. None if ``with_centering=False``.
+        The private median of each feature, for dates a `datetime64` in UTC. None if
+        ``with_centering=False``.
     scale_ : ndarray of shape (n_features,) or None
         The private scale of each feature: its quantile range, or 1 if the range is zero, divided by
-        the range of the standard normal distribution if ``unit_variance=True``. None if
-        ``with_scaling=False``.
+        the range of the standard normal distribution if ``unit_variance=True``. For dates and
+        durations it is a `timedelta64`. None if ``with_scaling=False``.
     quantiles_ : ndarray of shape (n_quantiles, n_features)
         The private quantiles that `center_` and `scale_` are computed from, in ascending order.
-        Dates are days since 1970-01-01.
+        Dates are `datetime64` and durations `timedelta64`. If features have different types, these
+        three attributes are arrays of objects.
     references_ : ndarray of shape (n_quantiles,)
         The probabilities of the rows of `quantiles_`.
     rank_error_ : ndarray of shape (n_quantiles, n_features)
@@ -177,28 +185,48 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         probabilities = released.plan.request.probabilities[0]
         values = np.column_stack(released.values)
 
-        self.quantiles_ = values
+        self.quantiles_ = self._with_dates(values)
         self.references_ = np.array(probabilities)
         self.rank_error_ = np.column_stack(rank_deviations(released.plan))
-        self.center_ = values[probabilities.index(_MEDIAN)] if self.with_centering else None
-        self.scale_ = self._scale(values, probabilities) if self.with_scaling else None
+        self.center_ = self.scale_ = None
+        if self.with_centering:
+            self.center_ = self._with_dates(values[[probabilities.index(_MEDIAN)]])[0]
+        if self.with_scaling:
+            scale = self._scale(values, probabilities)
+            self.scale_ = table_with_dates(scale[None, :], self._kinds_of_lengths())[0]
+
+    def _kinds_of_lengths(self):
+        """Return what the distances of two values of each feature are: of dates, durations."""
+        number = ColumnKind.NUMBER
+        return [number if kind is number else ColumnKind.DURATION for kind in self._kinds()]
+
+    def _center_in_numbers(self):
+        return numbers_in_table(self.center_[None, :], self._kinds())[0]
+
+    def _scale_in_numbers(self):
+        return numbers_in_table(self.scale_[None, :], self._kinds_of_lengths())[0]
 
     def _scale(self, values, probabilities):
         low, high = self._range_probabilities()
         scale = values[probabilities.index(high)] - values[probabilities.index(low)]
         scale[scale == 0] = 1.0
-        return scale / (ndtri(high) - ndtri(low)) if self.unit_variance else scale
+        if self.unit_variance:
+            scale = scale / (ndtri(high) - ndtri(low))
+
+        are_dates = [kind is not ColumnKind.NUMBER for kind in self._kinds()]
+        scale[are_dates] = np.maximum(scale[are_dates], 1 / MICROSECONDS_IN_A_DAY)
+        return scale
 
     def _private_values(self):
-        return list(self.quantiles_.T)
+        return list(self._quantiles_in_numbers().T)
 
     def _transform_rows(self, X):
         X = self._writeable(self._checked_table(X, reset=False))
         with np.errstate(over="ignore"):  # beyond the largest float is infinite
             if self.with_centering:
-                X -= self.center_
+                X -= self._center_in_numbers()
             if self.with_scaling:
-                X /= self.scale_
+                X /= self._scale_in_numbers()
         if self.clip is not None:
             np.clip(X, -self.clip, self.clip, out=X)
         return X
@@ -207,9 +235,9 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         X = self._writeable(checked_table(X))
         with np.errstate(over="ignore"):
             if self.with_scaling:
-                X *= self.scale_
+                X *= self._scale_in_numbers()
             if self.with_centering:
-                X += self.center_
+                X += self._center_in_numbers()
         return X
 
     def _writeable(self, X):
@@ -223,9 +251,10 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
             copy=self.copy,
             unit_variance=self.unit_variance,
         )
-        scaler.fit(self.quantiles_)  # something of the right shape; then the private numbers
-        scaler.center_ = None if self.center_ is None else self.center_.copy()
-        scaler.scale_ = None if self.scale_ is None else self.scale_.copy()
+        # Something of the right shape; then the private numbers.
+        scaler.fit(self._quantiles_in_numbers())
+        scaler.center_ = None if self.center_ is None else self._center_in_numbers().copy()
+        scaler.scale_ = None if self.scale_ is None else self._scale_in_numbers().copy()
         if self.clip is None:
             return scaler
 

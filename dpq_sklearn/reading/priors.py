@@ -11,6 +11,7 @@ was computed. These mistakes can be seen, and are refused:
 from hashlib import sha256
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from dpq_sklearn.checks import shown
@@ -105,6 +106,10 @@ def _digest(transformer):
 def _of_transformer(transformer):
     """Return the priors of the features of a fitted transformer: a private one, or its export."""
     check_is_fitted(transformer)
+    if isinstance(transformer, Pipeline):  # the export of a transformer of dates has several steps
+        transformer = next(
+            (step for _, step in transformer.steps if _has_quantiles(step)), transformer
+        )
 
     if _has_quantiles(transformer) and not _is_release(transformer):
         raise ValueError(
@@ -119,10 +124,10 @@ def _of_transformer(transformer):
     if hasattr(transformer, "quantiles_") and hasattr(transformer, "references_"):
         references = np.asarray(transformer.references_)
         is_inside = (references > 0) & (references < 1)
-        return [
-            Prior.of_release(references[is_inside], knots[is_inside])
-            for knots in transformer.quantiles_.T
-        ]
+        quantiles = transformer.quantiles_
+        if hasattr(transformer, "_quantiles_in_numbers"):
+            quantiles = transformer._quantiles_in_numbers()
+        return [Prior.of_release(references[is_inside], knots[is_inside]) for knots in quantiles.T]
     raise ValueError(
         "prior must be public rows, a fitted transformer of this package, or what to_sklearn() of "
         "a DPKBinsDiscretizer or DPQuantileTransformer returns, got "

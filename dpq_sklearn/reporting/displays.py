@@ -114,7 +114,7 @@ class DPQuantileDisplay:
             errors = estimator.rank_error_[index]
         else:
             kind = "cdf"
-            values = estimator.quantiles_[:, index]
+            values = estimator._quantiles_in_numbers()[:, index]
             shares = estimator.references_
             # The knots of the tails are as uncertain as the quantile that they continue.
             n_tail_knots = (values.size - released.size) // 2
