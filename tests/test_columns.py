@@ -596,7 +596,7 @@ def test_what_holds_no_tables_is_refused_before_the_price_is_paid(batches, messa
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (pd.DataFrame({"a": [31337.0]}), r'Of a table pass one column, such as df\["income"\]\.'),
+        (pd.DataFrame({"a": [31337.0]}), r'Pass one column of a table, such as df\["income"\]\.'),
         (None, r"x must be a column or an array, got None\."),
         ("31337.csv", "x must be a column or an array, got a str: read the file first"),
         ({"a": [31337.0]}, "x must be a column or an array, got a dict"),

@@ -248,7 +248,7 @@ def test_parts_of_one_array_may_be_public_and_private():
 @pytest.mark.parametrize(
     ("prior", "message"),
     [
-        (rows(9)[:, :2], "prior must have the 3 columns of X, got one with 2"),
+        (rows(9)[:, :2], "prior must have the 3 columns of X, got 2"),
         (pd.DataFrame(rows(9), columns=list("acb")), "by the same names in the same order"),
         (KBinsDiscretizer(3, strategy="uniform").fit(rows(99)), "that scikit-learn has fitted"),
         (QuantileTransformer(n_quantiles=9).fit(rows(99)), "that scikit-learn has fitted"),

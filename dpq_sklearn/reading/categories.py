@@ -2,8 +2,8 @@
 
 A label is text, a number, or missing. `reading.labels` decides which labels are equal, so all
 containers agree: 1, 1.0 and True are one category, and all missing values are another. Objects of
-other types, such as tuples and dates, belong to no category. A category has one public form,
-whatever it was read from: the number 1 and not 1.0, None for a missing value.
+other types, such as tuples and dates, belong to no category. A category has one public form
+for all containers: the number 1 and not 1.0, None for a missing value.
 
 A record counts once in a column. A person counts with the category that most of their rows have; in
 a tie, with the first of these in the public order.
@@ -31,7 +31,7 @@ from dpq_sklearn.reading.containers import (
 from dpq_sklearn.reading.groups import people_of_rows
 from dpq_sklearn.reading.labels import codes_of
 
-# Stands for cells that belong to no category.
+# The public form of cells that belong to no category.
 NO_CATEGORY = object()
 # The beginnings of the names of dtypes that hold something else.
 _OTHER_TYPES = (
@@ -40,7 +40,7 @@ _OTHER_TYPES = (
 )
 # Objects of these types are equal if and only if their public forms are.
 _PLAIN_TYPES = {str, int, float, bool, type(None)}
-# pandas tells objects of these types apart as Python does.
+# pandas compares objects of these types as Python does.
 _TEXT_TYPES = {str, float, type(None)}
 
 
@@ -75,7 +75,7 @@ def _check_types(X):
 
 
 def order_of(category: Hashable) -> tuple:
-    """Return the public sort key of a category: numbers, then text, then the missing one."""
+    """Return the public sort key of a category: numbers, then text, then a missing value."""
     if category is None:
         return (2,)
     return (1, category) if isinstance(category, str) else (0, category)
@@ -115,7 +115,7 @@ def _codes_and_labels(column):
         if not set(map(type, cells)) <= _PLAIN_TYPES:
             return _codes_of_forms(cells)
 
-    with suppress(Exception):  # of labels that cannot be compared
+    with suppress(Exception):  # the error of labels that cannot be compared
         return _codes_and_first_labels(column)
     return _codes_of_forms(_cells(column))
 
@@ -131,7 +131,7 @@ def _codes_and_first_labels(column):
 
 
 def _codes_of_forms(cells):
-    """Return the same, if equal objects may have different public forms, or cannot be hashed."""
+    """Return the same for objects that cannot be hashed, or are equal with other public forms."""
     numbers: dict = {}
     codes = [numbers.setdefault(public_form(cell), len(numbers)) for cell in cells]
     return np.array(codes, dtype=np.int64), list(numbers)
@@ -155,7 +155,7 @@ def public_form(label) -> Hashable:
     """
     if label is NO_CATEGORY or label is None:
         return label
-    with suppress(Exception):  # an object that raises is no label
+    with suppress(Exception):  # an object that raises is not a label
         return _form_of_label(label)
     return NO_CATEGORY
 
@@ -169,7 +169,7 @@ def _form_of_label(label):
         return NO_CATEGORY
 
     for form in (int, float):
-        with suppress(OverflowError, ValueError, TypeError):  # infinities have no int
+        with suppress(OverflowError, ValueError, TypeError):  # an infinity cannot be an int
             if form(label) == label:
                 return form(label)
     return NO_CATEGORY
@@ -211,7 +211,7 @@ def count_categories(column, people: np.ndarray | None = None) -> Counter:
 def _counts_of_objects(column):
     """Return how often each object occurs, several times as fast as by numbering the rows.
 
-    None if the column does not hold objects, or holds unusual ones.
+    None if the column does not hold objects, or holds objects of unusual types.
     """
     if "object" not in str(getattr(column, "dtype", None)).lower():
         return None

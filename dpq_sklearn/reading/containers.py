@@ -3,12 +3,12 @@
 Exceptions and warnings are outputs, too. Therefore reading has two steps:
 
 - `checked_table` and `checked_column` look at public facts alone: the container, its dimensions,
-  its names and its dtypes. They raise before the price is paid. Lists and containers that are not
-  known become `Unread`, with the shape and the dtype that they tell. Only a table that tells no
-  shape, because all it has is `__array__`, has to be converted in this step.
+  its names and its dtypes. They raise before the price is paid. Lists and unknown containers
+  become `Unread`, with the shape and the dtype that they declare. Only a table that declares no
+  shape, because it only has `__array__`, is converted in this step.
 - `read_matrix` reads the numbers. Only cells of unknown types can still be wrong: the message
-  names the column and the type of the cell. Every kind of missing value becomes NaN, infinities
-  stay. The frames of a read that fails hold data, which `no_data_in_frames` removes.
+  names the column and the type of the cell. Every kind of missing value becomes NaN, and
+  infinities stay. The frames of a read that fails hold data, which `no_data_in_frames` removes.
 """
 
 import re
@@ -30,7 +30,7 @@ from dpq_sklearn.reading.threads import blocks_of_rows
 _REAL_KINDS = "biuf"
 _FLOATS = (np.float64, np.float32)
 _INTEGERS = tuple(map(np.dtype, "?bBhHiIlLqQ"))
-# What the names of other libraries' dtypes begin with.
+# The beginnings of the names of other libraries' dtypes.
 _NUMBERS = r"(?i)(sparse\[|dictionary<values=)?(bool|u?int\d|(half)?float|double|decimal|null)"
 _ABOUT_OBJECTS = (
     " Objects may be text: convert them, with pd.to_numeric, pd.to_datetime or astype, or leave "
@@ -45,47 +45,47 @@ _A_COLUMN = "a column or an array"
 
 @dataclass(frozen=True)
 class Unread:
-    """A list, or a container with `__array__`, that tells its shape and is converted later."""
+    """A list, or a container with `__array__`, that declares its shape and is converted later."""
 
     container: object
     shape: tuple
-    dtype: np.dtype  # of objects if it is not told
+    dtype: np.dtype  # of objects if the container declares none
 
     def __len__(self):
         return self.shape[0]
 
     def read(self):
-        """Return the container as an array of numbers in the shape that it told, or raise."""
+        """Return the container as an array of numbers of the declared shape, or raise."""
         array = self.as_array()
         _check_dtypes(array)
         if not is_date_type(self.dtype):
-            _refuse_untold_dates(array)
+            _refuse_undeclared_dates(array)
         return array
 
     def as_array(self):
-        """Return the container as an array of the shape that it told, or raise."""
+        """Return the container as an array of the declared shape, or raise."""
         array = _as_array(self.container)
         if array is None or array.shape != self.shape:
             kind = type(self.container).__name__
-            raise ValueError(f"X must hold cells in the shape that it tells, got a {kind}.")
+            raise ValueError(f"X must hold cells in its declared shape, got a {kind}.")
         return array
 
 
-def _refuse_untold_dates(array):
-    """Raise for dates in a container that told no dtype: its numbers were planned as numbers."""
+def _refuse_undeclared_dates(array):
+    """Raise for dates in a container without a declared dtype, which was planned as numbers."""
     if is_date_type(array.dtype):
         raise TypeError("dates must be in a container with a dtype: convert it with np.asarray.")
 
 
 def checked_table(X, name="X"):
-    """Return `X` as a table or an array that has a shape and dtypes, or raise; no cell decides."""
+    """Return `X` as a table or an array with a shape and dtypes of numbers or dates, or raise."""
     X = table_with_dtypes(X, name)
     _check_dtypes(X)
     return X
 
 
 def table_with_dtypes(X, name="X"):
-    """Return `X` as a table or an array with a shape and dtypes, whatever these are, or raise."""
+    """Return `X` as a table or an array with a shape and any dtypes, or raise."""
     is_list = isinstance(X, (list, tuple))
     X = _with_dtypes(X, name, "a table or an array")
     if type(X).__name__ == "RecordBatch":  # scikit-learn finds the names of a table only
@@ -96,7 +96,7 @@ def table_with_dtypes(X, name="X"):
 
 
 def _way_to_a_table(x, is_list):
-    """Return how to make a table of what has one dimension: no name, which may be a row's label."""
+    """Return how to make a table of a column, without its name, which may be a row's label."""
     if type(x).__name__ == "Series":
         return 'A Series is one column: pass a table, such as df[["income"]] or X.to_frame().'
     return (
@@ -107,20 +107,20 @@ def _way_to_a_table(x, is_list):
 
 def checked_column(x):
     """Return `x` as an array or a series of numbers, or raise; reads no cell."""
-    if hasattr(x, "__array__") and not _has_dtypes(x) and _told_shape(x) is None:
-        return x  # it tells nothing, so `read_matrix` will check it
+    if hasattr(x, "__array__") and not _has_dtypes(x) and _declared_shape(x) is None:
+        return x  # it declares nothing, so `read_matrix` checks it
     x = column_with_dtypes(x)
     _check_dtypes(x)
     return x
 
 
 def column_with_dtypes(x):
-    """Return `x` as an array or a series, whatever its dtype is, or raise; reads no cell."""
+    """Return `x` as an array or a series of any dtype, or raise; reads no cell."""
     x = _with_dtypes(x, "x", _A_COLUMN)
     if _n_dimensions(x) != 1:
         raise ValueError(
-            f"x must be one-dimensional, got {_n_dimensions(x)} dimensions. Of a table pass one "
-            'column, such as df["income"].'
+            f"x must be one-dimensional, got {_n_dimensions(x)} dimensions. Pass one column of a "
+            'table, such as df["income"].'
         )
     if sparse.issparse(x):
         raise TypeError(f"x must be dense, got a {type(x).__name__}: pass x.toarray().")
@@ -128,26 +128,26 @@ def column_with_dtypes(x):
 
 
 def read_matrix(X, first_column=0):
-    """Return a checked table or column as a float64 or float32 matrix; a sparse one stays as it is.
+    """Return a checked table or column as a float64 or float32 matrix, a sparse matrix unchanged.
 
-    `first_column` is the number of the first column of an array that is a part of a wider one.
+    `first_column` is the number of the first column, if the array is a block of a wider array.
     """
     return _read(X, _FLOATS, first_column)
 
 
 def read_numbers(X):
-    """Return the same, but integers and booleans as they are: nothing is copied for them."""
+    """Return the same, but integers and booleans without conversion, so that nothing is copied."""
     return _read(X, _FLOATS + _INTEGERS, 0)
 
 
 def _read(X, kept_types, first_column):
-    """Return a matrix of one of the types that are kept, or of float64."""
+    """Return a matrix of one of the `kept_types`, or of float64."""
     if sparse.issparse(X):
         return X
     with np.errstate(all="ignore"):  # a longdouble beyond float64 becomes infinite
-        if not _has_dtypes(X):  # a column of which nothing is checked so far
+        if not _has_dtypes(X):  # a column that is not checked so far
             X = checked_column(_with_dtypes(X, "x", _A_COLUMN))
-            _refuse_untold_dates(X)
+            _refuse_undeclared_dates(X)
         if isinstance(X, Unread):
             X = X.read()
         return _matrix_of(X, kept_types, first_column)
@@ -172,7 +172,7 @@ def _matrix_of(X, kept_types, first_column):
 
 @contextmanager
 def no_data_in_frames():
-    """Make the frames of a traceback forget their variables, which error reporters store."""
+    """Clear the variables of the frames of a traceback, which error reporters would store."""
     try:
         yield
     except BaseException as error:
@@ -181,7 +181,7 @@ def no_data_in_frames():
 
 
 def readable_columns(X):
-    """Return the columns of a matrix as contiguous float64 rows that are only to be read."""
+    """Return the columns of a matrix as contiguous float64 rows, which must not be changed."""
     if X.flags.f_contiguous:
         return np.ascontiguousarray(X.T, dtype=np.float64)
     columns = np.empty(X.shape[::-1])
@@ -196,15 +196,15 @@ def fill_columns(columns, X):
 
 
 def _has_dtypes(X):
-    """Return whether `X` tells its dtypes without being read."""
+    """Return whether `X` has dtypes that can be known without reading it."""
     is_known = library_of(X) in ("pandas", "polars", "pyarrow") or hasattr(X, "iloc")
     return is_known or isinstance(X, (np.ndarray, Unread)) or sparse.issparse(X)
 
 
 def _with_dtypes(X, name, kind):
-    """Return `X` if it tells its dtypes without being read, else as an array; raise for scalars.
+    """Return `X` if it has dtypes, else as an array; raise for scalars.
 
-    `kind` is what messages say that it must be.
+    `kind` describes the expected container in messages.
     """
     X = X.to_native() if hasattr(X, "to_native") else X  # narwhals
     if type(X).__name__ == "LazyFrame":
@@ -219,17 +219,17 @@ def _with_dtypes(X, name, kind):
 
 
 def _unread(X):
-    """Return `X` to be converted later, or as an array if it tells no shape; None for scalars."""
-    shape = _told_shape(X)
+    """Return `X` to be converted later, or an array if it declares no shape; None for scalars."""
+    shape = _declared_shape(X)
     if shape is None:
         return _as_array(X) if hasattr(X, "__array__") else None
-    return Unread(X, shape, _told_dtype(X))
+    return Unread(X, shape, _declared_dtype(X))
 
 
-def _told_shape(X):
-    """Return the shape of an array-like or of nested lists, None if it is not told.
+def _declared_shape(X):
+    """Return the declared shape of an array-like, or the shape of nested lists; None if unknown.
 
-    Reads no cell. Whether lists have a third dimension is told by the types in the first row.
+    Reads no cell. The types in the first row decide whether lists have a third dimension.
     """
     if hasattr(X, "shape"):
         return tuple(X.shape)
@@ -237,11 +237,11 @@ def _told_shape(X):
         return None
     if len(X) == 0 or not all(map(_is_sequence, X)) or len(set(map(len, X))) > 1:
         return (len(X),)
-    return (len(X), *(_told_shape(X[0]) or (len(X[0]),)))
+    return (len(X), *(_declared_shape(X[0]) or (len(X[0]),)))
 
 
 def _is_sequence(thing):
-    """Return whether NumPy would see more than one cell in a thing."""
+    """Return whether NumPy would read an object as several cells."""
     if isinstance(thing, (list, tuple)):
         return True
     if hasattr(thing, "shape"):
@@ -252,14 +252,14 @@ def _is_sequence(thing):
 
 
 def _has_length(thing):
-    """Return whether a thing has a length; a cell may define `__len__` and have none."""
+    """Return whether an object has a length; a cell may define `__len__` and raise."""
     with suppress(Exception):
         return len(thing) >= 0
     return False
 
 
-def _told_dtype(X):
-    """Return the dtype that an array-like tells, also in the words of PyTorch; else objects."""
+def _declared_dtype(X):
+    """Return the declared dtype of an array-like, including PyTorch's; by default objects."""
     told = getattr(X, "dtype", object)
     with suppress(TypeError):
         return told if isinstance(told, np.dtype) else np.dtype(str(told).rpartition(".")[2])
@@ -268,12 +268,14 @@ def _told_dtype(X):
 
 def _as_array(X):
     """Return `X` as an array, or None."""
-    with suppress(Exception):  # it may quote a cell, and would be the context of one raised later
+    with suppress(
+        Exception
+    ):  # the error may quote a cell, and would be the context of a later error
         if hasattr(X, "__array__"):
             return np.asarray(X)
         if isinstance(X, (list, tuple)):
             X = [_as_row(row) for row in X]
-        return np.array(X, dtype=object)  # a list has no dtype, so it is one of objects
+        return np.array(X, dtype=object)  # a list has no dtype
     return None
 
 
@@ -288,7 +290,7 @@ def _as_row(row):
 
 
 def no_table_in_words(thing):
-    """Return what a thing is that is no table, and what to do; it may be a cell, so only its type.
+    """Describe an argument that is not a table by its type, and say what to do.
 
     A text is nearly always the name of a file.
     """
@@ -305,10 +307,10 @@ def no_table_in_words(thing):
 
 
 def _check_dtypes(X):
-    """Raise if a dtype holds neither numbers nor dates, and name all columns of such a dtype.
+    """Raise if a dtype holds neither numbers nor dates, and name all columns with such dtypes.
 
-    Lists and NumPy's arrays of objects have no dtypes that say more: their cells decide. A column
-    of objects in a DataFrame is nearly always text.
+    Lists and NumPy's arrays of objects pass, because only their cells can decide. A column of
+    objects in a DataFrame is nearly always text.
     """
     labels, dtypes, _ = columns_of(X)
     is_array = isinstance(X, (np.ndarray, Unread))
@@ -319,7 +321,7 @@ def _check_dtypes(X):
 
     pairs = zip(labels, dtypes, strict=True)
     wrong = [(label, dtype) for label, dtype in pairs if dtype in wrong_types]
-    if hasattr(X, "dtype"):  # all columns of an array have the same one
+    if hasattr(X, "dtype"):  # all columns of an array have the same dtype
         wrong = wrong[:1]
     kinds = {getattr(dtype, "kind", None) for _, dtype in wrong}
     words = dict.fromkeys(word_of_dtype(dtype) for _, dtype in wrong)
@@ -346,13 +348,13 @@ def _enumerated(labels):
 
 
 def may_be_numbers(dtype):
-    """Return whether a dtype holds real numbers, or objects, which may be such."""
+    """Return whether a dtype holds real numbers, or objects that may be real numbers."""
     is_objects = isinstance(dtype, np.dtype) and dtype.kind == "O"
     return is_objects or are_numbers(dtype)
 
 
 def are_numbers(dtype):
-    """Return whether a dtype says that it holds real numbers."""
+    """Return whether a dtype holds real numbers."""
     if isinstance(dtype, np.dtype):
         return dtype.kind in _REAL_KINDS
     if str(dtype) == "category":
@@ -408,7 +410,7 @@ def _floats_of_objects(cells, name):
             return cells.astype(np.float64)
     floats = [_as_float(cell) for cell in cells]
     strange = [type(cell) for cell, number in zip(cells, floats, strict=True) if number is None]
-    if strange:  # the second sentence has the words that scikit-learn's checks look for
+    if strange:  # scikit-learn's checks look for the words of the second sentence
         raise TypeError(
             f"{name} must hold real numbers, got a cell of type "
             f"{min(kind.__name__ for kind in strange)}. The argument must be free of strings and "
@@ -418,13 +420,13 @@ def _floats_of_objects(cells, name):
 
 
 def _as_float(cell):
-    """Return an object as a float: NaN if it is missing, None if its type is no real number."""
+    """Return an object as a float: NaN if it is missing, None if it is not a real number."""
     kind = type(cell)
     if kind.__name__ in MISSING_TYPES:
         return np.nan
     if not issubclass(kind, (Real, Decimal, np.bool_)) or issubclass(kind, np.timedelta64):
         return None
-    with suppress(Exception):  # an object that raises is no number
+    with suppress(Exception):  # an object that raises is not a number
         try:
             return float(cell)
         except OverflowError:
@@ -442,7 +444,7 @@ def _n_dimensions(X):
 
 
 def columns_of(X, first_column=0):
-    """Return what messages call each column, its dtype, and the columns; reads no cell."""
+    """Return the name of each column in messages, its dtype, and the columns; reads no cell."""
     if _n_dimensions(X) == 1:
         dtype = X.type if library_of(X) == "pyarrow" else getattr(X, "dtype", None)
         return ["x"], [dtype], [X]

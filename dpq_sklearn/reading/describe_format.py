@@ -1,7 +1,8 @@
-"""Descriptions: tables of counts and quantiles, as `DataFrame.describe` of pandas and polars has.
+"""The format of descriptions: tables like those of `DataFrame.describe` in pandas and polars.
 
-`make_description` writes one. `read_description` knows one again, also if it was not released here.
-For descriptions by segment these are `make_segmented_description` and `read_segments`.
+`make_description` writes a table of counts and quantiles. `read_description` reads such a table,
+even if this package did not release it. The same for segments is done by
+`make_segmented_description` and `read_segments`.
 """
 
 import re
@@ -28,13 +29,13 @@ from dpq_sklearn.reading.quantities import are_quantities, names_of
 from dpq_sklearn.small_table import SmallTable
 
 COUNT = "count"
-STATISTIC = "statistic"  # what polars calls the column of labels
+STATISTIC = "statistic"  # the name of the column of labels in polars
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?(?:e-\d+)?)%")
 
 
 @dataclass(frozen=True)
 class Described:
-    """What a description says of each column of numbers or dates."""
+    """The contents of a description, for each column of numbers or dates."""
 
     names: list
     counts: np.ndarray  # (n_columns,)
@@ -44,9 +45,9 @@ class Described:
 
 
 def labels_of_quantiles(probabilities):
-    """Return labels such as "5%", with as few decimals as tell distinct probabilities apart.
+    """Return labels such as "5%", with enough decimals to distinguish the probabilities.
 
-    Except for whole percentages that is at least one decimal: a third is "33.3%".
+    Percentages that are not whole have at least one decimal: a third is "33.3%".
     """
     for n_decimals in range(1, 16):
         percentages = [round(100 * probability, n_decimals) for probability in probabilities]
@@ -56,11 +57,11 @@ def labels_of_quantiles(probabilities):
 
 
 def check_container(table):
-    """Raise if a description of such a table could not be made: before anything is released."""
+    """Raise if a description of the table could not be made. Call it before the release."""
     if library_of(table) == "polars" and STATISTIC in names_of(table):
         raise ValueError(
-            f"columns of table must have other names than {STATISTIC!r}, which that of the labels "
-            "has, got one."
+            f"columns of table must not be named {STATISTIC!r}, which is the name of the column "
+            "of labels in a description, got such a column."
         )
 
 
@@ -71,10 +72,10 @@ def check_library_of(table):
 
 
 def make_description(table, probabilities, counts, values):
-    """Return a description of a table: for polars one of polars, else of pandas if it is there.
+    """Return a description of a table, in polars if the table is, else in pandas if installed.
 
-    `values` has the quantiles of each column, and `counts` the numbers of their values. Columns of
-    dates hold dates. As in the libraries' own `describe` they are columns of objects in pandas,
+    `values` has the quantiles of each column, and `counts` the number of its values. Columns of
+    dates hold dates. As in the libraries' own `describe`, these are columns of objects in pandas
     and of text in polars.
     """
     labels = [COUNT, *labels_of_quantiles(probabilities)]
@@ -140,7 +141,7 @@ def _description_in_polars(table, labels, counts, values):
 
 
 def read_description(table):
-    """Return what a description says, or None if a table is none: without a row of counts."""
+    """Return the contents of a description; None if the table has no row of counts."""
     if isinstance(table, SmallTable):
         labels = table.labels or []
     elif hasattr(table, "iloc"):
@@ -177,7 +178,7 @@ def read_description(table):
 
 
 def names_in_segments(table):
-    """Return the columns that a description by segment describes, or None if a table is none."""
+    """Return the columns of a description by segment; None if the table is something else."""
     if library_of(table) == "polars":
         names = list(table.columns)
         is_segmented = STATISTIC in names and names[0] != STATISTIC  # the keys come first
@@ -196,7 +197,7 @@ def _is_label(label):
 
 
 def read_segments(table, column):
-    """Return what a description by segment says of one column: a `Described` of its segments."""
+    """Return the contents of a description by segment for one column, as a `Described`."""
     if library_of(table) == "polars":
         keys, described = _segments_read_from_polars(table, column)
     else:
@@ -218,16 +219,16 @@ def _segments_read_from_polars(table, column):
     labels = table[STATISTIC].to_list()
     n_segments = labels.count(COUNT)
     n_labels = len(labels) // max(n_segments, 1)
-    parts = {
+    columns = {
         str(number): table[column].slice(number * n_labels, n_labels)
         for number in range(n_segments)
     }
     keys = table.select(table.columns[: table.columns.index(STATISTIC)]).rows()[::n_labels]
-    return keys, polars.DataFrame({STATISTIC: labels[:n_labels], **parts})
+    return keys, polars.DataFrame({STATISTIC: labels[:n_labels], **columns})
 
 
 def _read_column(dtype, column):
-    """Return a column of a description as floats, None if it holds other things, and its kind."""
+    """Return a column of a description as floats, None if it holds anything else, and its kind."""
     if are_quantities(dtype):
         return read_matrix(column)[:, 0].astype(np.float64), kind_of(dtype)
 
@@ -251,11 +252,11 @@ def _number_in_cell(cell):
 
 
 def make_segmented_description(table, probabilities, by, keys, counts, values):
-    """Return a description of each segment: for polars one of polars, else of pandas.
+    """Return a description of each segment, in polars if the table is, else in pandas.
 
     In pandas the keys are the index, and the columns are pairs of a column and a statistic, as in
     ``DataFrame.groupby(...).describe()``. In polars the keys are columns. `by` are the names of the
-    keys, `counts` and `values` those of all segments of the first column, then of the second, ...
+    keys. `counts` and `values` list all segments of the first column, then of the second, ...
     """
     n_segments = len(keys)
     labels = [COUNT, *labels_of_quantiles(probabilities)]
@@ -299,7 +300,7 @@ def _segments_in_polars(table, labels, by, keys, counts, values):
     for number, key in enumerate(keys):
         of_segment = slice(number, None, n_segments)
         described = _description_in_polars(table, labels, counts[of_segment], values[of_segment])
-        columns = [polars.lit(part).alias(name) for name, part in zip(by, key, strict=True)]
+        columns = [polars.lit(label).alias(name) for name, label in zip(by, key, strict=True)]
         tables.append(described.select(*columns, polars.all()))
     return polars.concat(tables, how="vertical_relaxed") if tables else polars.DataFrame()
 
@@ -318,8 +319,8 @@ def make_segmented_quantiles(x, probabilities, by, keys, description):
     if library_of(x) == "polars":
         import polars
 
-        parts = zip(*keys, strict=True) if keys else [[] for _ in names]
-        return polars.DataFrame({**dict(zip(names, map(list, parts), strict=True)), **columns})
+        labels = zip(*keys, strict=True) if keys else [[] for _ in names]
+        return polars.DataFrame({**dict(zip(names, map(list, labels), strict=True)), **columns})
 
     import pandas
 

@@ -1,9 +1,9 @@
 """People: the rows of a person share the weight of one record.
 
 Each of a person's k rows weighs 1/k, so all of them together add a ramp that climbs by at most one
-record to the ranks of a column: one person costs what one row costs without groups.
+record to the ranks of a column. A person therefore costs as much as a row without groups.
 
-Labels are as private as the rows: no message shows one, or tells how many there are.
+Labels are as private as the rows: no message shows a label, or the number of labels.
 """
 
 from contextlib import suppress
@@ -14,13 +14,13 @@ from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.reading.labels import check_type, people_of, sorted_with_positions
 
-# What is left over when k rows share a record goes to one of them, as long as it is less than
-# k / RECORD_WEIGHT = 1/512 of the record. Beyond, it is spread.
+# If k rows share a record, one of them gets the remainder, as long as that is less than
+# k / RECORD_WEIGHT = 1/512 of the record. A larger remainder is spread.
 _FEW_ROWS = RECORD_WEIGHT // 512
 
 
 def neighbours_of(groups):
-    """Return which datasets are neighbours: with groups those that differ by one person."""
+    """Return which datasets are neighbours: with groups, datasets that differ by one person."""
     return Neighbours.ROWS if groups is None else Neighbours.PEOPLE
 
 
@@ -41,7 +41,7 @@ def checked_groups(groups, n_rows):
 
 def people_of_rows(groups):
     """Return the number of the person of each row; no error shows a label."""
-    with suppress(Exception):  # what a label raises would tell about it
+    with suppress(Exception):  # the error of a label could reveal the label
         return people_of(groups)
     raise TypeError("groups must hold hashable labels, such as numbers or strings.")
 

@@ -11,8 +11,8 @@
   kinds are equal, because containers turn None into NaN: (1, NaN) is one person.
 - **A label that is itself missing** (None, NaN, NaT, NA, masked) is a separate person.
 
-Both mistakes cost privacy. A person who is split has twice the weight, and two people who are
-merged are one person with another's rows: either can change a release by twice what eps allows.
+Both mistakes cost privacy. A person who is split into two has twice the weight, and two people
+who are merged share the weight of one: either can change a release by twice as much as eps allows.
 Therefore no label passes through a float that could round it, and the entries of a dictionary (of
 Arrow, of categories, of a MultiIndex) are compared, because they may be repeated or missing.
 
@@ -32,7 +32,7 @@ from dpq_sklearn.reading.containers import MISSING_TYPES
 
 # Labels of these types are never missing and have no components.
 _PLAIN_TYPES = {int, str, bytes, bool}
-# pandas tells objects of these types apart as Python does, in half the time.
+# pandas compares objects of these types as Python does, in half the time.
 _TEXT_TYPES = {str, float, type(None)}
 _MISSING = object()
 
@@ -43,7 +43,7 @@ _ATTOSECONDS |= {"D": 24 * _ATTOSECONDS["h"], "W": 168 * _ATTOSECONDS["h"]}
 
 
 def check_type(labels):
-    """Raise unless the type of a column of labels is one of single, hashable labels."""
+    """Raise unless the type of a column of labels holds single, hashable labels."""
     if _is_of(labels, "pyarrow", "Array", "ChunkedArray"):
         dtype, is_single = labels.type, _is_single_in_arrow(labels.type)
     elif _is_of(labels, "polars", "Series"):
@@ -58,16 +58,16 @@ def check_type(labels):
     else:
         return
     if not is_single:
-        word = re.match(r"\w+", str(dtype)).group()  # what follows are names of fields
+        word = re.match(r"\w+", str(dtype)).group()  # without the names of fields
         raise TypeError(
             f"groups must hold hashable labels, such as numbers or strings, got the type {word}."
         )
 
 
 def people_of(labels):
-    """Return a whole number for each label, from 0 on: equal ones for equal labels.
+    """Return a whole number from 0 on for each label. Equal labels have equal numbers.
 
-    It raises whatever comparing the labels raises, which may show one.
+    Errors of comparing the labels are passed on and may show a label.
     """
     codes, is_missing = codes_of(labels)
     if is_missing.any():
@@ -120,7 +120,7 @@ def _codes_of_objects(labels):
 
 
 def _comparable(label):
-    """Return what stands for a label in a dictionary: `_MISSING` for every missing one."""
+    """Return the key of a label in a dictionary: `_MISSING` for every missing label."""
     if isinstance(label, np.generic):
         label = _python_object(label)
     kind = type(label)
@@ -137,7 +137,7 @@ def _comparable(label):
 
 
 def _python_object(scalar):
-    """Return the Python object that a scalar of NumPy stands for: it has an exact `==` and a hash.
+    """Return the Python object for a scalar of NumPy, which has an exact `==` and a hash.
 
     NumPy's own scalars can be equal and have different hashes.
     """
@@ -151,7 +151,7 @@ def _python_object(scalar):
 
 
 def _instant(scalar):
-    """Return a `datetime64` as a datetime or, if there is none, as its exact time since 1970."""
+    """Return a `datetime64` as a datetime if possible, otherwise as its exact time since 1970."""
     unit, _ = np.datetime_data(scalar.dtype)
     if unit in ("Y", "M"):
         scalar = scalar.astype("M8[D]")
@@ -162,7 +162,7 @@ def _instant(scalar):
 
 
 def _duration(scalar):
-    """Return a `timedelta64` as a timedelta or, if there is none, as its exact length."""
+    """Return a `timedelta64` as a timedelta if possible, otherwise as its exact length."""
     unit, n_units = np.datetime_data(scalar.dtype)
     length = int(scalar.view(np.int64)) * n_units
     if unit not in _ATTOSECONDS:  # months and years have no fixed length
@@ -194,7 +194,7 @@ def _codes_of_numpy(labels):
 def _codes_of_masked(labels):
     mask = np.ma.getmaskarray(labels)
     below = labels.data
-    if below.dtype.kind == "O":  # what is below the mask need not be a label
+    if below.dtype.kind == "O":  # an object below the mask need not be a label
         below = np.where(mask, None, below)
     codes, is_missing = _codes_of_numpy(below)
     return codes, is_missing | mask
@@ -223,7 +223,7 @@ def _codes_of_pandas(labels):
         components = map(_codes_of_entries, labels.levels, labels.codes)
         return _codes_of_components(components, labels.shape)
     if isinstance(dtype, (np.dtype, pandas.IntervalDtype, pandas.SparseDtype)):
-        # A sparse column becomes objects: pandas would take floats for it if it is uint64.
+        # A sparse column becomes objects, because pandas would convert uint64 to floats.
         is_sparse = isinstance(dtype, pandas.SparseDtype)
         array = np.asarray(labels, dtype=object if is_sparse else None)
         is_text = array.dtype.kind == "O" and set(map(type, array.tolist())) <= _TEXT_TYPES
@@ -250,15 +250,17 @@ def _factorized(labels):
 
 
 def _codes_of_polars(labels):
-    is_known = labels.dtype != sys.modules["polars"].Object  # of objects Arrow has the addresses
-    with suppress(Exception):  # there is no pyarrow, or it does not have the type
+    is_known = (
+        labels.dtype != sys.modules["polars"].Object
+    )  # Arrow would only hold the addresses of objects
+    with suppress(Exception):  # pyarrow is not installed, or does not know the type
         if is_known and not hasattr(labels.dtype, "ext_storage"):
             return _codes_of_arrow(labels.to_arrow())
     return _codes_of_objects(labels.to_list())
 
 
 def _codes_of_arrow(labels):
-    with suppress(NotImplementedError):  # of rare types Arrow can do less than Python
+    with suppress(NotImplementedError):  # Arrow does not support all operations for rare types
         return _codes_by_arrow(labels)
     return _codes_of_objects(labels.to_pylist())
 
@@ -269,28 +271,30 @@ def _codes_by_arrow(labels):
 
     kind, types = labels.type, pyarrow.types
     chunks = labels.chunks if isinstance(labels, pyarrow.ChunkedArray) else [labels]
-    if types.is_dictionary(kind):  # each chunk may have a dictionary of its own
+    if types.is_dictionary(kind):  # each chunk may have its own dictionary
         values = [chunk.dictionary_decode() for chunk in chunks]
         return _codes_of_arrow(pyarrow.chunked_array(values, kind.value_type))
     if types.is_run_end_encoded(kind):
         values = [compute.run_end_decode(chunk) for chunk in chunks]
         return _codes_of_arrow(pyarrow.chunked_array(values, kind.value_type))
-    if isinstance(kind, pyarrow.BaseExtensionType):  # labels may be equal and their storage not
+    if isinstance(kind, pyarrow.BaseExtensionType):  # equal labels may have different storage
         return _codes_of_objects(labels.to_pylist())
-    if types.is_floating(kind):  # Arrow tells -0.0 from 0.0
+    if types.is_floating(kind):  # Arrow distinguishes -0.0 from 0.0
         return _codes_of_numpy(np.asarray(labels))
 
     is_missing = np.asarray(labels.is_null())
     if types.is_integer(kind):
         codes, _ = _codes_of_numpy(np.asarray(labels.fill_null(0)))
         return codes, is_missing
-    encoded = pyarrow.chunked_array(chunks, kind).dictionary_encode()  # one dictionary for all
+    encoded = pyarrow.chunked_array(
+        chunks, kind
+    ).dictionary_encode()  # the same dictionary for all chunks
     positions = [np.asarray(chunk.indices.fill_null(-1)) for chunk in encoded.chunks]
     return np.concatenate([np.empty(0, dtype=np.int64), *positions]), is_missing
 
 
 def _small(codes):
-    """Return numbers from 0 on for integers: a few times as many of them as rows at most."""
+    """Return codes from 0 on for integers, with a maximum of a few times the number of rows."""
     if codes.size == 0:
         return codes.astype(np.int64)
     lowest, highest = int(codes.min()), int(codes.max())
@@ -305,7 +309,7 @@ def _small(codes):
 
 
 def sorted_with_positions(codes):
-    """Return ascending codes, and the position of each among the codes as they were given."""
+    """Return ascending codes, and the original position of each."""
     n_bits = codes.size.bit_length()
     packed = codes << n_bits | np.arange(codes.size)  # several times as fast as `argsort`
     packed.sort()
@@ -313,7 +317,7 @@ def sorted_with_positions(codes):
 
 
 def _is_of(thing, library, *names):
-    """Return whether a thing is of one of these types of a library, imported by whoever made it."""
+    """Return whether an object has one of these types of a library, which may not be imported."""
     module = sys.modules.get(library)
     return module is not None and isinstance(thing, attrgetter(*names)(module))
 

@@ -1,4 +1,4 @@
-"""Which memory the numbers of a container lie in, without reading any of them."""
+"""Overlap: whether two containers share memory, found out without reading any number."""
 
 import math
 from contextlib import suppress
@@ -8,19 +8,19 @@ import numpy as np
 
 from dpq_sklearn.reading.containers import are_numbers, columns_of, library_of
 
-# Where the arrays of pandas keep their numbers: those of NumPy, those with missing values (Int64),
-# sparse ones, and categories.
-_PARTS_OF_PANDAS = ("_ndarray", "_data", "sp_values", "codes")
+# The attributes in which pandas' arrays keep their numbers: NumPy's arrays, nullable arrays such
+# as Int64, sparse arrays, and categories.
+_BUFFERS_OF_PANDAS = ("_ndarray", "_data", "sp_values", "codes")
 
 
 def share_memory(one, other):
-    """Return whether two containers have memory in common; True if that is too hard to tell."""
-    parts_of_other = _memory(other)
-    return any(_overlap(part, another) for part in _memory(one) for another in parts_of_other)
+    """Return whether two containers share memory; True if that is too hard to decide."""
+    buffers_of_other = _buffers(other)
+    return any(_overlap(mine, its) for mine in _buffers(one) for its in buffers_of_other)
 
 
 def _overlap(one, other):
-    """Return whether two arrays have memory in common; True if that is too hard to tell."""
+    """Return whether two arrays share memory; True if that is too hard to decide."""
     if not np.may_share_memory(one, other):
         return False
     try:
@@ -29,8 +29,8 @@ def _overlap(one, other):
         return True
 
 
-def _memory(X):
-    """Return arrays over the memory of a container, as far as it can be told."""
+def _buffers(X):
+    """Return arrays over the memory of a container, as far as it is accessible."""
     X = X.to_native() if hasattr(X, "to_native") else X  # narwhals
     if isinstance(X, np.ndarray):
         return [X]
@@ -38,28 +38,28 @@ def _memory(X):
         return []
     is_of_arrow = library_of(X) == "pyarrow" and hasattr(X, "column_names")
     columns = X.columns if is_of_arrow else columns_of(X)[2]
-    parts = chain.from_iterable(map(_parts_of_column, columns))
-    return [part for part in parts if isinstance(part, np.ndarray)]
+    buffers = chain.from_iterable(map(_buffers_of_column, columns))
+    return [buffer for buffer in buffers if isinstance(buffer, np.ndarray)]
 
 
-def _parts_of_column(column):
-    """Return what may be arrays over the memory of a column of pandas, polars or Arrow."""
+def _buffers_of_column(column):
+    """Return arrays over the memory of a column of pandas, polars or Arrow, or other objects."""
     if library_of(column) == "pyarrow":
-        return _parts_of_arrow(column)
+        return _buffers_of_arrow(column)
     if library_of(column) == "polars":
         if not are_numbers(column.dtype):  # objects have no chunks
             return []
-        with suppress(ImportError):  # polars tells its memory to pyarrow alone
+        with suppress(ImportError):  # polars exposes its memory to pyarrow only
             return [_bytes_of_values(chunk.to_arrow()) for chunk in column.get_chunks()]
         return []
 
     array = getattr(column, "array", column)
     if hasattr(array.dtype, "pyarrow_dtype"):
-        return _parts_of_arrow(array.__arrow_array__())
-    return [getattr(array, name, None) for name in _PARTS_OF_PANDAS]
+        return _buffers_of_arrow(array.__arrow_array__())
+    return [getattr(array, name, None) for name in _BUFFERS_OF_PANDAS]
 
 
-def _parts_of_arrow(column):
+def _buffers_of_arrow(column):
     """Return arrays over the bytes of the values in each chunk of a column of Arrow."""
     return list(map(_bytes_of_values, getattr(column, "chunks", [column])))
 

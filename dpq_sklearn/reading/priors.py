@@ -4,8 +4,9 @@ A prior that was computed from the private rows would leak them, and no code can
 was computed. These mistakes can be seen, and are refused:
 
 - the private rows themselves, as the same object or in the same memory;
-- a transformer that scikit-learn has fitted, since its edges are exact quantiles of some rows. What
-  `to_sklearn` returns has a digest of the released numbers, which a later fit invalidates.
+- a transformer that scikit-learn has fitted, since its edges are exact quantiles of some rows. The
+  transformer that `to_sklearn` returns has a digest of the released numbers, which a later fit
+  invalidates.
 """
 
 from hashlib import sha256
@@ -29,7 +30,7 @@ from dpq_sklearn.releases.request import even_probabilities
 
 
 def priors_of_features(prior, n_features, names=None):
-    """Return the `Prior` of each feature, or None where there is none."""
+    """Return a list with the `Prior` of each feature, or with None."""
     if prior is None:
         return [None] * n_features
     if hasattr(prior, "get_params"):
@@ -49,9 +50,7 @@ def priors_of_features(prior, n_features, names=None):
         what = "columns"
 
     if len(found) != n_features:
-        raise ValueError(
-            f"prior must have the {n_features} columns of X, got one with {len(found)} {what}."
-        )
+        raise ValueError(f"prior must have the {n_features} columns of X, got {len(found)} {what}.")
     if names is not None and own_names is not None and list(own_names) != list(names):
         raise ValueError("prior must have the columns of X by the same names in the same order.")
     return found
@@ -74,7 +73,7 @@ def prior_of_column(prior, x):
 
 
 def mark_as_released(plain):
-    """Give a transformer of scikit-learn a digest of its quantiles, if it has some."""
+    """Give a transformer of scikit-learn a digest of its quantiles, if it has quantiles."""
     if _has_quantiles(plain):
         plain._digest_of_release = _digest(plain)
 
@@ -84,7 +83,7 @@ def _has_quantiles(transformer):
 
 
 def _is_release(transformer):
-    """Return whether the numbers of a fitted transformer were released by a private one."""
+    """Return whether a private transformer released the numbers of a fitted transformer."""
     if hasattr(transformer, "privacy_"):
         return True
     return getattr(transformer, "_digest_of_release", None) == _digest(transformer)
@@ -104,7 +103,7 @@ def _digest(transformer):
 
 
 def _of_transformer(transformer):
-    """Return the priors of the features of a fitted transformer: a private one, or its export."""
+    """Return the priors of the features of a fitted private transformer, or of its export."""
     check_is_fitted(transformer)
     if isinstance(transformer, Pipeline):  # the export of a transformer of dates has several steps
         transformer = next(
@@ -115,7 +114,7 @@ def _of_transformer(transformer):
         raise ValueError(
             "prior must be public rows or an earlier release, got a "
             f"{type(transformer).__name__} that scikit-learn has fitted: its numbers are exact "
-            "and leak the rows if these are private. If they are public, pass the rows themselves."
+            "and leak private rows. If the rows are public, pass the rows themselves."
         )
 
     if hasattr(transformer, "bin_edges_"):
@@ -129,14 +128,14 @@ def _of_transformer(transformer):
             quantiles = transformer._quantiles_in_numbers()
         return [Prior.of_release(references[is_inside], knots[is_inside]) for knots in quantiles.T]
     raise ValueError(
-        "prior must be public rows, a fitted transformer of this package, or what to_sklearn() of "
-        "a DPKBinsDiscretizer or DPQuantileTransformer returns, got "
+        "prior must be public rows, a fitted transformer of this package, or the result of "
+        "to_sklearn() of a DPKBinsDiscretizer or DPQuantileTransformer, got "
         f"{shown(transformer)}."
     )
 
 
 def _shares_below(transformer, inner_edges):
-    """Return the share of the rows below the inner edges of each feature, NaN if it is not known.
+    """Return the share of the rows below the inner edges of each feature; NaN if it is unknown.
 
     Raise if no edge is a quantile.
     """
@@ -156,23 +155,23 @@ def _shares_below(transformer, inner_edges):
 
 
 def _of_edges(edges, shares):
-    """Return the prior of a feature from its edges at quantiles, None if it has none."""
+    """Return the prior of a feature from its edges at quantiles; None if no edge is a quantile."""
     known = np.isfinite(shares)
     return Prior.of_release(shares[known], edges[known]) if known.any() else None
 
 
 def _of_quantiles(probabilities, values):
-    """Return the prior of a column of a description, None if it has no quantiles."""
+    """Return the prior of a column of a description; None if the column has no quantiles."""
     known = np.isfinite(values)
     return Prior.of_release(np.array(probabilities)[known], values[known]) if known.any() else None
 
 
 def refuse_private_rows(prior, X):
-    """Raise if a prior is the table that is to be private, or a part of its memory."""
+    """Raise if a prior is the private table, or shares memory with it."""
     if prior is None or hasattr(prior, "get_params"):
         return
     if prior is X or share_memory(prior, X):
         raise ValueError(
-            "prior must be public, got the private rows themselves, or a part of them: what it "
-            "knows would leave the data without any noise."
+            "prior must be public, got the private rows themselves, or some of them, which would "
+            "be used without any noise."
         )

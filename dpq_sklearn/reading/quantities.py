@@ -1,7 +1,7 @@
-"""Quantities: the columns of a table whose types are numbers or dates, as for `describe` of pandas.
+"""Quantities: the columns of a table with types of numbers or dates, as in `describe` of pandas.
 
-Types and names are public, and nothing else decides. Booleans and categories are no quantities, and
-neither are columns of objects, whatever their cells are.
+Only types decide. Booleans, categories and columns of objects are not quantities, whatever their
+cells are.
 """
 
 import re
@@ -12,12 +12,12 @@ from scipy import sparse
 from dpq_sklearn.dates import is_date_type
 from dpq_sklearn.reading.containers import Unread, columns_of, table_with_dtypes, word_of_dtype
 
-# What the names of other libraries' dtypes begin with.
+# The beginnings of the names of other libraries' dtypes.
 _QUANTITIES = r"(?i)(sparse\[)?(u?int\d|(half)?float|double|decimal)"
 
 
 def table_of_quantities(X, name="table"):
-    """Return a table without the columns of other types, or raise; reads no cell."""
+    """Return a table without the columns that are not quantities, or raise; reads no cell."""
     X = table_with_dtypes(X, name)
     if sparse.issparse(X):
         raise TypeError(f"{name} must be dense, got a {type(X).__name__}: pass {name}.toarray().")
@@ -31,35 +31,35 @@ def table_of_quantities(X, name="table"):
 
 
 def selected_columns(X, positions):
-    """Return some columns of a table with dtypes, by their positions, as names may occur twice."""
+    """Return the columns of a table at these positions; names may occur twice."""
     if hasattr(X, "iloc"):
         return X.iloc[:, positions]
     return X.select(positions) if hasattr(X, "column_names") else X[:, positions]
 
 
 def positions_of_quantities(X, name="table"):
-    """Return which columns of a table with dtypes are quantities: at least one, or raises."""
+    """Return the positions of the quantities of a table with dtypes; raise if there are none."""
     dtypes = columns_of(X)[1]
     positions = [position for position, dtype in enumerate(dtypes) if are_quantities(dtype)]
     if positions:
         return positions
 
     words = list(map(word_of_dtype, dtypes))
-    if isinstance(X, (np.ndarray, Unread)) and words:  # a list counts as one of objects
+    if isinstance(X, (np.ndarray, Unread)) and words:  # a list counts as an array of objects
         raise ValueError(no_quantities(f"an array or a list of {words[0]}", name))
     raise ValueError(no_quantities(named_types(zip(names_of(X), words, strict=True)), name))
 
 
 def no_quantities(got, name="table"):
-    """Return the message for a table of which no column is left."""
+    """Return the message for a table without quantities."""
     return (
-        f"{name} must have a column whose type is a number or a date, got {got}. Objects may be "
-        "text: convert them, with pd.to_numeric, pd.to_datetime or astype."
+        f"{name} must have a column of numbers or dates, got {got}. Objects may be text: convert "
+        "them with pd.to_numeric, pd.to_datetime or astype."
     )
 
 
 def named_types(names_and_words):
-    """Return the names of columns with their types, in words."""
+    """Return the names of columns with their types, as a text."""
     return ", ".join(f"{name!r} ({word})" for name, word in names_and_words) or "no columns"
 
 
@@ -73,7 +73,7 @@ def are_quantities(dtype):
 
 
 def names_of(X):
-    """Return the names of the columns of a table with dtypes; of an array their numbers."""
+    """Return the names of the columns of a table with dtypes, or the numbers for an array."""
     if hasattr(X, "iloc"):
         return list(X.columns)
     if hasattr(X, "column_names"):  # Arrow

@@ -1,8 +1,8 @@
-"""Schemas: what the types of columns say about their numbers, for those who vouch for the types.
+"""Schemas: bounds and decimals that follow from the types of columns.
 
 A type that was guessed from the values depends on the data: ``read_csv`` makes int64 of a column
-until one row more holds 3.5, or nothing. So nothing here is used unless a user asks for it by
-``decimals="schema"``.
+until another row holds 3.5 or a missing value. So this module is used only if a user vouches for
+the types with ``decimals="schema"``.
 """
 
 import re
@@ -26,7 +26,7 @@ def within_schema(dtypes, bounds):
     """Return the bounds and the decimals of columns with these dtypes: lists.
 
     Integers, booleans and dates without a time have no decimals. Booleans and small unsigned
-    integers have bounds, which apply where none are given. Nothing is known of other types.
+    integers have bounds, which apply if no bounds are given. Other types imply nothing.
     """
     of_types = list(map(_bounds_and_decimals, dtypes))
     return (
@@ -53,7 +53,7 @@ def _bounds_and_decimals(dtype):
 
 
 def _intersection(given, of_type):
-    """Return given bounds, and where an end is open that of the type, unless they are disjoint."""
+    """Return given bounds, with open ends replaced by the type's, unless they are disjoint."""
     low = given[0] if np.isfinite(given[0]) else of_type[0]
     high = given[1] if np.isfinite(given[1]) else of_type[1]
     return (low, high) if low < high else given

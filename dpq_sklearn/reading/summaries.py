@@ -1,10 +1,9 @@
-"""Summaries: (cell, weight) pairs of a column, built from parts of it and merged in any order.
+"""Summaries: (cell, weight) pairs of rows of a column, merged in any order.
 
-A summary holds all that a mechanism can ask about a column, and the sum of two summaries is the
-summary of both parts together. So batches, threads and workers of a cluster can each count their
-own rows, and the release sees the same ranks as if all rows had been in one place. How fine the
-cells are is public: the *resolution*, the binary logarithm of their number, fixed before any data
-are seen.
+A summary answers every question that a mechanism can ask about a column, and the sum of two
+summaries is the summary of all their rows. Batches, threads and workers of a cluster can therefore
+count their own rows, and the release is the same as from one table. The *resolution*, which is the
+binary logarithm of the number of cells, is public and fixed before any data are read.
 """
 
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from dpq_sklearn.reading.threads import blocks_of_rows
 # Without bounds a cell is about 2^-17 of its value, five digits.
 SUMMARY_RESOLUTION = 24
 
-# A table of weights is used instead of sorting if it is at most so many times as long as its input.
+# A table of weights replaces sorting if it is at most this many times as long as its input.
 _TABLE_PER_ENTRY = 16
-# A builder keeps a table of all cells from the time on that 1/32 of them are occupied, unless the
-# table would take more than 512 MB.
+# A builder switches to a table of all cells once 1/32 of them are occupied, unless the table would
+# take more than 512 MB.
 _OCCUPIED_SHARE_OF_TABLE = 32
 _LARGEST_TABLE = 2**26
 _LEAST_PENDING = 2**16
@@ -39,7 +38,7 @@ class Summary:
     weights: np.ndarray
 
     def __reduce__(self):
-        # On its way between workers every number takes as few bytes as its array allows.
+        # Workers send arrays of the smallest integer type that holds all numbers.
         first = self.cells[:1]
         unit = np.bitwise_or.reduce(self.weights, initial=0)
         unit = max(int(unit & -unit), 1)  # the largest power of two in all weights
@@ -50,7 +49,7 @@ EMPTY_SUMMARY = Summary(_NO_CELLS, _NO_CELLS)
 
 
 def summarize(values, grid, column, weights=None):
-    """Return the summary of a float64 column without its NaN; `weights` None is a record each."""
+    """Return the summary of a float64 column without its NaN; rows are records by default."""
     pieces = list(_cells_in_pieces(values, weights, grid, column))
     cells = np.concatenate([*(cells for cells, _ in pieces), _NO_CELLS])
     if weights is not None:
@@ -75,7 +74,7 @@ def summarize(values, grid, column, weights=None):
 
 def _sorted_pairs(cells, weights):
     """Return cells from 0 on, ascending, and their weights in this order; overwrites the cells."""
-    # Cell and weight in one number, which is sorted several times as fast as a pair.
+    # Cell and weight are packed into one number, which is sorted several times as fast as a pair.
     cells <<= _WEIGHT_BITS
     cells |= weights
     cells.sort()
@@ -87,7 +86,7 @@ def _sorted_pairs(cells, weights):
 def sorted_by_cell(values, weights, grid, column):
     """Return the ascending cells of a float64 column, and the weights of its rows in this order.
 
-    NaN weigh nothing, in the first cell, and so do rows whose weight is 0.
+    NaN, and rows of weight 0, are in the first cell and weigh nothing.
     """
     first = grid.first[column]
     cells = np.empty(values.size, dtype=np.int64)
@@ -116,7 +115,9 @@ def merge(*summaries):
     if width <= _TABLE_PER_ENTRY * sum(summary.cells.size for summary in summaries):
         table = np.zeros(width, dtype=np.int64)
         for summary in summaries:
-            table[summary.cells - first] += summary.weights  # distinct cells: nothing gets lost
+            table[summary.cells - first] += (
+                summary.weights
+            )  # cells are distinct, so no addition is lost
         return _summary_of_table(table, first)
 
     cells = np.concatenate([summary.cells for summary in summaries])
@@ -128,9 +129,9 @@ def merge(*summaries):
 class SummaryBuilder:
     """Summarizes a column batch by batch, in memory that is bounded by the number of cells.
 
-    Few cells are kept as pairs: new ones wait until there are as many of them as merged ones, so
-    that every record is sorted a few times at most. Once many cells are occupied, a table with one
-    weight for each cell is as small and much faster.
+    Few cells are kept as pairs. New pairs wait until there are as many of them as merged pairs, so
+    every record is sorted a few times at most. Once many cells are occupied, a table with a weight
+    for each cell is as small and much faster.
     """
 
     def __init__(self, grid, column):
@@ -142,7 +143,7 @@ class SummaryBuilder:
         self._table = None
 
     def add(self, values, weights=None):
-        """Add a float64 column; NaN are ignored, and the values are not kept."""
+        """Add values of a float64 column, which are not kept; NaN are ignored."""
         if self._table is not None:
             pieces = _cells_in_pieces(values, weights, self._grid, self._column)
             for cells, of_cells in pieces:
@@ -162,12 +163,14 @@ class SummaryBuilder:
 
         n_cells = int(self._grid.end[self._column]) - self._first
         if n_cells // _OCCUPIED_SHARE_OF_TABLE < merged.cells.size and n_cells <= _LARGEST_TABLE:
-            self._table = np.zeros(n_cells, dtype=np.int64)  # takes memory only where it is used
+            self._table = np.zeros(
+                n_cells, dtype=np.int64
+            )  # memory is allocated only where it is used
             self._table[merged.cells - self._first] = merged.weights
             self._pending = []
 
     def summary(self):
-        """Return the summary of all that was added."""
+        """Return the summary of all values that were added."""
         if self._table is None:
             return merge(*self._pending)
         return _summary_of_table(self._table, self._first)
@@ -182,7 +185,7 @@ def _unpacked(cells, first, weights, unit):
 
 
 def _cells_in_pieces(values, weights, grid, column):
-    """Yield cells and weights of a few values at a time, which stay in the cache; no NaN."""
+    """Yield the cells and weights of a few values at a time, to stay in the cache; no NaN."""
     for piece in blocks_of_rows(values.size, _VALUES_AT_ONCE):
         is_number = ~np.isnan(values[piece])
         kept = slice(None) if is_number.all() else is_number  # a slice copies nothing
@@ -192,13 +195,13 @@ def _cells_in_pieces(values, weights, grid, column):
 
 def _summary_of_table(table, first):
     """Return the summary of a table of weights that begins with the cell `first`."""
-    occupied = np.flatnonzero(table > 0)  # several times as fast as of integers
+    occupied = np.flatnonzero(table > 0)  # several times as fast as for integers
     weights = table[occupied]
     occupied += first
     return Summary(occupied, weights)
 
 
 def _summary_of_runs(cells, weights):
-    """Return the summary of ascending cells, which may occur several times, and their weights."""
+    """Return the summary of ascending cells, which may be repeated, with their weights."""
     starts = np.flatnonzero(np.diff(cells, prepend=cells[:1] - 1) > 0)
     return Summary(cells[starts], np.add.reduceat(weights, starts))

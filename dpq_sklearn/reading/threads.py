@@ -1,4 +1,4 @@
-"""Work in pieces: blocks of columns or rows for threads, and progress through batches."""
+"""Threads over blocks of columns or rows, and the progress of reading batches."""
 
 import sys
 import time
@@ -28,8 +28,8 @@ def check_n_jobs(n_jobs: int | None) -> None:
 def in_threads(function, arguments, n_jobs):
     """Return ``[function(argument) for argument in arguments]``, computed in `n_jobs` threads.
 
-    NumPy sorts, counts and calculates without holding Python's lock. `n_jobs` is read as joblib
-    reads it, None and ``joblib.parallel_config`` included.
+    NumPy sorts, counts and calculates without holding Python's lock. `n_jobs` means the same as in
+    joblib, including None and ``joblib.parallel_config``.
     """
     n_threads = min(effective_n_jobs(n_jobs), len(arguments))
     if n_threads <= 1:
@@ -44,21 +44,21 @@ def in_threads(function, arguments, n_jobs):
 
 
 def blocks_of_columns(n_columns, n_jobs):
-    """Return slices of few columns, which are copied as a whole, and at least one for a thread."""
+    """Return slices of a few columns, which are copied together: at least one slice per thread."""
     of_thread = -(-n_columns // effective_n_jobs(n_jobs))
     return blocks_of_rows(n_columns, max(1, min(_COLUMNS_AT_ONCE, of_thread)))
 
 
 def blocks_of_rows(n_rows, height):
-    """Return slices of `height` rows, the last of fewer."""
+    """Return slices of `height` rows; the last slice may be shorter."""
     return [slice(start, start + height) for start in range(0, n_rows, height)]
 
 
 class Progress:
-    """How far the reading of batches has come: for the person who holds the data.
+    """The number of batches and rows read so far, for the person who holds the data.
 
-    Used as a context, it adds to any exception that nothing was released. It does not say how far
-    the reading had come: that tells where the row is that cannot be read.
+    As a context manager it adds a note to any exception, which says that nothing was released. The
+    note does not say how far the reading had come, which would locate the row that cannot be read.
     """
 
     def __init__(self, verbose=False, callback=None):
