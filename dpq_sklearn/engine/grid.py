@@ -104,7 +104,7 @@ class Grid(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FloatGrid:
-    """Grids whose cells are ranges of floats: a `Grid`."""
+    """Grids with cells that are ranges of floats, an implementation of `Grid`."""
 
     low: np.ndarray
     high: np.ndarray

@@ -18,7 +18,7 @@ import numpy as np
 _MOST_SAMPLED = 2**14
 # A window reaches this far around a rank, in standard deviations of the rank of a sampled value.
 _DEVIATIONS = 3.0
-# A column that needs more windows, or wider ones, is sorted.
+# A column that needs more or wider windows is sorted.
 _MOST_WINDOWS = 6
 _MOST_IN_WINDOWS = 0.25
 # A column is also sorted if more edges than this are looked up outside of its windows at once.

@@ -11,7 +11,8 @@ The probability of two places is proportional to
 ``measure(v1) * measure(v2) * affinity(v1, v2) * (exp(-eta * D) + 2^-192)`` with eta = eps / 2. (In
 the same sense a single quantile has the distance ``|F(v) - r| / max(q, 1 - q)``, and is drawn with
 this eta.) The first three factors are the base measure of the pair. The affinity lets each quantile
-tell the scale of the other: places at very different distances from a released value are unlikely.
+indicate the scale of the other: places at very different distances from a released value are
+unlikely.
 
 With the errors a = F(v1) - r1 and b = F(v2) - r2, the weights of the three ranges are off by
 c = (a, b - a, -b). By duality D is the largest ``sum_j u_j c_j`` over all u in [-1, 1]^3 with

@@ -1,4 +1,4 @@
-"""Planning: how accurate a release will be, from public facts only."""
+"""Forecasts of the accuracy of a release, from public facts only."""
 
 from functools import partial
 from itertools import takewhile
@@ -36,8 +36,7 @@ def expected_rank_error(quantiles, *, eps=None, delta=0.0, rho=None, n_features=
     Parameters
     ----------
     quantiles : int or array-like of float
-        The number of bins, for the quantiles i / n_bins between them, or the quantiles themselves,
-        ascending.
+        The ascending quantiles, or a number of bins for the quantiles i / n_bins between them.
     eps, delta, rho
         The budget of the whole fit, as in :func:`dp_quantiles`.
     n_features : int, default=1
@@ -52,16 +51,17 @@ def expected_rank_error(quantiles, *, eps=None, delta=0.0, rho=None, n_features=
 
     See Also
     --------
-    rank_error_bound : What an error exceeds with a small probability only, whatever the data.
+    rank_error_bound : A bound that holds with high probability for all data.
 
     Notes
     -----
-    The error is a linear combination of the noises of the draws: in AQ a node's own noise is
-    two-sided exponential with variance 2 / eta^2, and it inherits q of the error of its upper end
-    and 1 - q of that of its lower end. Two quantiles that are drawn at once have errors that are
-    spread over a polygon, whose size has a gamma distribution. That does not depend on the data as
-    long as these are many and not tied. Tied data may be further off: an estimate can land beside a
-    value that many records share. So may data that are too few to be found at all.
+    The error of a quantile is a linear combination of the noises of the draws. In AQ the noise of a
+    node is two-sided exponential with the variance 2 / eta^2. The node also inherits q times the
+    error of its upper end and 1 - q times the error of its lower end. Two quantiles that are drawn
+    at once have errors that are uniform on a polygon with a random size, which has a gamma
+    distribution. The errors do not depend on the data if there are many records without ties. They
+    may be larger for tied records, because an estimate can lie next to a value that many records
+    share, and for small data, which the draws may not find.
 
     Examples
     --------
@@ -91,24 +91,24 @@ def suggest_n_bins(
     prior=None,
     tolerance=TOO_FAR_OFF,
 ):
-    """Suggest the largest number of bins whose edges are still meaningful.
+    """Suggest the largest number of bins with useful edges.
 
     Tries 2, 4, 8, 16, 32 and 64 bins, up to the cube root of `n_rows`, and returns the largest
-    number whose edges are expected to be off by at most `tolerance`. ``n_bins="auto"`` follows the
-    same rule with a private count of the rows, and uses fewer bins if that count is noisy.
+    number with an expected error of at most `tolerance`. ``n_bins="auto"`` follows the same rule
+    with a private count of the rows, and uses fewer bins if that count is noisy.
 
     Parameters
     ----------
     n_rows : int
-        A public guess at the number of rows: its order of magnitude is enough. The exact number
-        may itself be private.
+        A public guess at the number of rows. The order of magnitude is enough. The exact number
+        may be private.
     eps, delta, rho, n_features
         The budget of the whole fit, as in :func:`expected_rank_error`.
     bounds, decimals, prior
-        What is publicly known of the features, as in :func:`dp_quantiles`: of all of them alike.
-        With `decimals` and `bounds` there are no more bins than points.
+        Public facts that hold for all features, as in :func:`dp_quantiles`. With `decimals` and
+        `bounds` there are at most as many bins as points.
     tolerance : float, default=0.5
-        The expected error of an edge that is acceptable, in bins: in parts of the rows that a bin
+        The largest acceptable expected error of an edge, in bins: as a share of the rows that a bin
         should hold.
 
     Returns
@@ -119,7 +119,7 @@ def suggest_n_bins(
     See Also
     --------
     expected_rank_error : The error of each edge, in rows.
-    DPKBinsDiscretizer : ``n_bins="auto"`` goes by a private count instead of a guess.
+    DPKBinsDiscretizer : ``n_bins="auto"`` uses a private count instead of a guess.
 
     Examples
     --------
@@ -147,16 +147,16 @@ def suggest_n_bins(
         error = errors_in_bins(plan_of(2), n_rows).mean()
         warn_user(
             f"{n_rows:,} rows are too few for 2 bins of {n_features} feature"
-            f"{'s' if n_features > 1 else ''}: an edge is expected to be {error:.2g} bins off. Use "
-            f"fewer features, a delta or a larger {'eps' if rho is None else 'rho'}."
+            f"{'s' if n_features > 1 else ''}: the expected error of an edge is {error:.2g} bins. "
+            f"Use fewer features, a delta or a larger {'eps' if rho is None else 'rho'}."
         )
     return n_bins
 
 
 def plan_alike(quantiles, n_features, budget, mechanism="aq", **known):
-    """Return the plan of a fit of so many features, all with these quantiles.
+    """Return the plan of a fit in which all features have the same quantiles.
 
-    `known` are fields of a `Column`.
+    `known` has further fields of a `Column`.
     """
     n_features = checked_whole(n_features, "n_features")
     column = Column(_ascending_probabilities(quantiles), **known)
@@ -172,7 +172,7 @@ def plan_alike(quantiles, n_features, budget, mechanism="aq", **known):
 
 
 def _ascending_probabilities(quantiles):
-    """Return the probabilities that a number of bins, or ascending quantiles, stand for."""
+    """Return the probabilities for a number of bins or for ascending quantiles."""
     if isinstance(quantiles, Integral):
         n_bins = checked_whole(quantiles, "quantiles as a number of bins", least=2)
         return even_probabilities(n_bins)

@@ -1,4 +1,4 @@
-"""How wrong AQ can be: a bound on the rank error that holds with probability 1 - beta."""
+"""A bound on the rank error of AQ that holds with probability 1 - beta for all data."""
 
 import math
 
@@ -15,27 +15,27 @@ from dpq_sklearn.mechanisms.extreme_quantiles import TailAwareQuantiles, with_he
 def rank_error_bound(
     quantiles, *, eps=None, delta=0.0, rho=None, n_features=1, beta=0.05, psi=None
 ):
-    """Bound the largest rank error of AQ, whatever the data.
+    """Return a bound on the largest rank error of AQ for all data.
 
-    With probability at least ``1 - beta`` all released quantiles of a feature have ranks within
-    the bound of the ranks wanted (the worst-case theorem of Kaplan et al. 2021, for this
-    implementation). Typical errors are tens of times smaller.
+    With probability at least ``1 - beta`` the ranks of all released quantiles of a feature differ
+    from the exact ranks by at most this bound (the worst-case theorem of Kaplan et al. 2021, for
+    this implementation). Typical errors are tens of times smaller.
 
     Parameters
     ----------
     quantiles, eps, delta, rho, n_features
-        What is released, and the budget of the whole fit, as in :func:`expected_rank_error`.
+        The quantiles and the budget of the whole fit, as in :func:`expected_rank_error`.
     beta : float, default=0.05
-        Probability with which the bound may fail, in (0, 1).
+        The probability with which the bound may fail, in (0, 1).
     psi : float or None, default=None
-        How many times more base measure all positions have than those with the best score. None
-        is 10,000 * 2^53, which holds for all data. Much less describes most data: 1000, for
-        example, if the data are spread over a thousandth of the positions by base measure.
+        The ratio of the base measure of all positions to the base measure of the positions with the
+        best score. None is 10,000 * 2^53, which holds for all data. Most data have a much smaller
+        ratio: 1000, for example, if a thousandth of the base measure is where the data are.
 
     Returns
     -------
     bound : float
-        In records. Ties aside: the records of a cell are spread evenly over it.
+        The bound in records, if the records of each cell are spread evenly over it.
 
     See Also
     --------
@@ -43,18 +43,18 @@ def rank_error_bound(
 
     Notes
     -----
-    A draw with weights ``exp(-eta |rank - target|) + 2^-96`` errs by more than ``g`` with
-    probability at most ``psi (exp(-eta g) + 2^-96)``. With the g for which this is beta / m, all m
-    draws are within their g with probability 1 - beta. Two quantiles that are drawn at once have
-    the squares of psi and of the floor, and 2 beta / m; the affinity of their places
-    (`engine.pairs`) multiplies psi^2 by at most 2^24. A node's target is as wrong as the two ends
-    of its range, the lower weighted by 1 - q and the upper by q; these errors are added up along
-    the tree. They grow with the number of levels for uniform quantiles too: an inner node inherits
-    from both of its ends, while the paper's factor of 2 for uniform quantiles is right for the
-    outermost nodes only.
+    The error of a draw with weights ``exp(-eta |rank - target|) + 2^-96`` exceeds ``g`` with
+    probability at most ``psi (exp(-eta g) + 2^-96)``. If g is chosen so that this is beta / m, the
+    errors of all m draws are at most g with probability 1 - beta. For two quantiles that are drawn
+    at once, psi and the floor are squared, and the probability is 2 beta / m; the affinity of their
+    places (`engine.pairs`) multiplies psi^2 by at most 2^24. The error of the target of a node is
+    1 - q times the error of the lower end of its range plus q times the error of the upper end, and
+    these errors are added up along the tree. They grow with the number of levels for uniform
+    quantiles, too: an inner node inherits errors from both ends, while the factor of 2 for uniform
+    quantiles in the paper holds for the outermost nodes only.
 
-    All positions together have the base measure 1. A share of at least 1/10,000 is that of the
-    plain grid, by which every position has at least one part in 2^53.
+    All positions together have the base measure 1. The plain grid has a share of at least 1/10,000
+    of it, and every position has at least a share of 2^-53 of the plain grid.
 
     Examples
     --------
@@ -71,9 +71,9 @@ def rank_error_bound(
     probabilities, requested = with_helpers(plan.request.probabilities[0])
 
     nodes, eps_of_nodes = mechanism.nodes_and_eps(probabilities, plan.budgets[0])
-    errors = {0: 0.0, len(probabilities) + 1: 0.0}  # none at the ends of the column
+    errors = {0: 0.0, len(probabilities) + 1: 0.0}  # the ends of the column are exact
     for node, eps_of_node in zip(nodes, eps_of_nodes, strict=True):
-        # The probability of a place out of bounds, less what all of them have.
+        # The probability of places beyond the bound, minus the floor.
         n_together = len(node.indices)
         psi_of_node = psi if n_together == 1 else psi**2 / LEAST_AFFINITY
         chance = n_together * beta / len(probabilities) / psi_of_node - FLOOR**n_together

@@ -1,1 +1,1 @@
-"""Mechanisms that release quantiles: AQ and the paper's other ones."""
+"""Mechanisms that release quantiles, counts and labels."""

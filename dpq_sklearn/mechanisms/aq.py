@@ -42,7 +42,7 @@ class QuantileNode(NamedTuple):
     indices: tuple[int, ...]  # one index, or two in a pair node
     below: int
     above: int
-    beyond: int  # the next quantile known beyond `below` or `above`, or -1: it tells a scale
+    beyond: int  # the next quantile known beyond `below` or `above`, or -1: it indicates a scale
     probabilities: tuple[float, ...]  # of the quantiles in the whole column
     q: tuple[float, ...]  # of the quantiles in the range from `below` to `above`
     is_leaf: bool
@@ -211,7 +211,7 @@ class Level:
 
 @lru_cache(maxsize=32)
 def levels_of_columns(mechanism, probabilities, budgets):
-    """Return the levels of the trees of all columns from the roots down, large ones in chunks."""
+    """Return the levels of the trees of all columns from the roots down, in chunks if large."""
     levels = {}
     for column, request in enumerate(zip(probabilities, budgets, strict=True)):
         for node, eps in zip(*mechanism.nodes_and_eps(*request), strict=True):

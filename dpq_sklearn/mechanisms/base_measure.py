@@ -11,7 +11,7 @@ pieces of the node. The density is a mixture of these components:
 - *octaves* of the number line, if a node has an open end or a bound, which may be far from the
   data, and no scale is known. Numbers of everyday size have most of the share;
 - *rings* around a released end, if the other end is open or a bound. The width doubles from ring
-  to ring. Two distinct released values tell a scale: beyond them each ring has a quarter of the
+  to ring. Two distinct released values indicate a scale: beyond them each ring has a quarter of the
   weight of the ring before, and the rest of the number line has hardly any;
 - *slices* of equal width between two ends that are released or bounds;
 - *points*: single cells that may hold many records. These are released ends, bounds, 0, 1, 2, 3;
@@ -21,8 +21,8 @@ pieces of the node. The density is a mixture of these components:
 A node that ends at a bound gives a share of its measure to the components that it would have
 without the bound. So bounds that are far from the data cost little accuracy.
 
-If a pair of quantiles is drawn where no scale is known, each quantile tells the scale of the other:
-pairs of places in distant *rings* have less measure (`engine.pairs.affinity`).
+If a pair of quantiles is drawn where no scale is known, each quantile indicates the scale of the
+other: pairs of places in distant *rings* have less measure (`engine.pairs.affinity`).
 
 The constants were tuned on the data named in docs/accuracy.md.
 """
@@ -39,7 +39,7 @@ from dpq_sklearn.engine.exponential import RingMeasure, StepMeasure, taken_by_no
 _BOTH_CLOSED = 2
 PLAIN_SHARES = np.array([0.05, 0.1, 0.002])
 _OCTAVE_SHARES = np.array([1.0, 0.3, 0.0])
-# The plain share of nodes beyond two distinct released values. No node has a smaller one.
+# The least plain share: that of nodes beyond two distinct released values.
 LEAST_PLAIN_SHARE = 1e-4
 _END_SHARES = np.array([0.0, 0.05, 0.02])
 _INTEGER_END_SHARES = np.array([0.0, 0.2, 0.1])
@@ -97,7 +97,7 @@ _OCTAVE_ENDS, _OCTAVE_WEIGHTS = _octaves(_POWERS, _POWERS, _SHARE_OF_NEGATIVE)
 _LATTICE_OCTAVE_ENDS, _LATTICE_OCTAVE_WEIGHTS = _octaves(
     _LATTICE_POWERS, _NEGATIVE_LATTICE_POWERS, _SHARE_OF_NEGATIVE_ON_A_LATTICE
 )
-# Padded with empty octaves to the number on lattices, so that one array can hold nodes of both.
+# Padded with empty octaves to the number on lattices, so that both can be in the same array.
 _N_ADDED = _LATTICE_OCTAVE_ENDS.size - _OCTAVE_ENDS.size
 _PADDED_OCTAVE_ENDS = np.pad(_OCTAVE_ENDS, (0, _N_ADDED), mode="edge")
 _PADDED_OCTAVE_WEIGHTS = np.pad(_OCTAVE_WEIGHTS, (0, _N_ADDED))
@@ -116,7 +116,7 @@ def _heavy_rings(first, last, centre):
 def _light_rings(first, last, centre):
     """Return the same as `_heavy_rings` for weights that fall quickly.
 
-    The density is even up to ``2**centre``. Each ring beyond has a quarter of the one before.
+    The density is even up to ``2**centre``. Each further ring has a quarter of the previous weight.
     """
     powers = np.arange(first, last + 1)
     weights = np.where(powers > centre, 4.0 ** (centre - powers), 2.0 ** (powers - centre))
@@ -163,7 +163,7 @@ class _Ends(NamedTuple):
     is_lattice: np.ndarray
     low: np.ndarray  # the lower end, as a value
     high: np.ndarray  # the upper end, as a value
-    known: np.ndarray  # the value that tells the scale of a node with an open end
+    known: np.ndarray  # the value that indicates the scale of a node with an open end
     released: np.ndarray  # the released end, or the lower one of two, as a value
     is_one_sided: np.ndarray  # whether one end is released and the other is open or a bound
     is_scale_known: np.ndarray  # whether another value, not zero, is released beyond that end
@@ -266,7 +266,7 @@ def ring_measure(measure, grid, columns, lo, hi, beyond, is_open, is_released, g
 
     `measure` is the result of `step_measure` for the other arguments. A node has rings around its
     released end if its other end is open or a bound, and if neither a second released value nor a
-    prior tells a scale.
+    prior indicates a scale.
     """
     ends = _ends(grid, columns, lo, hi, beyond, is_open, is_released)
     has_rings = ends.is_one_sided & ~ends.is_scale_known
@@ -457,7 +457,7 @@ def _shares_of_rings_to_bounds(ends):
 
 
 def _octaves_of_nodes(is_lattice, share):
-    """Return the scale of octaves: each node has those of its kind of column."""
+    """Return the scale of octaves, which are finer for nodes on lattices."""
     if not is_lattice.any():
         values = np.broadcast_to(_OCTAVE_ENDS, (share.size, _OCTAVE_ENDS.size))
         return _Scale(values, _OCTAVE_WEIGHTS, share)
@@ -557,7 +557,7 @@ def _weights_up_to(multiples, shapes):
 def _cuts_of_pair_rings(grid, ends):
     """Return ascending or descending cells where the rings of pairs begin, (n_nodes, n_rings + 1).
 
-    Ring 0 is the cell of the released end. It tells no scale.
+    Ring 0 is the cell of the released end. It indicates no scale.
     """
     lo = ends.lo[:, None]
     hi = ends.hi[:, None]
@@ -577,7 +577,7 @@ def _cuts_of_pair_rings(grid, ends):
 
 
 def _mixed_with_prior(*rises):
-    """Return the rises of the density if the last component, that of a prior, gets its share.
+    """Return the rises of the density if the last component, from a prior, gets its share.
 
     A node without rings of a prior keeps its density.
     """

@@ -1,7 +1,7 @@
-"""AQ for extreme quantiles: the trees draw quantiles that tell the scale before the tails.
+"""AQ for extreme quantiles: the trees draw quantiles that indicate the scale before the tails.
 
 An extreme quantile lies far beyond most of the data. The base measure can estimate how far only if
-two other quantiles tell the scale. So the trees are walked inside out. A request for an extreme
+two other quantiles indicate the scale. So the trees are walked inside out. A request for an extreme
 quantile also draws a median and a quartile, unless it includes similar quantiles. These helper
 quantiles are not released.
 """
@@ -17,8 +17,8 @@ from dpq_sklearn.mechanisms.aq import LEAST_GAIN_OF_PAIRS, ApproximateQuantiles,
 EXTREME_TAIL = 0.125
 # A quantile in this range can replace the median.
 CENTRE = (0.4, 0.6)
-# The two quantiles of a pair tell each other's scale, which errors in rank do not show. So trees of
-# few quantiles have pairs even if these lower the expected error by little.
+# The two quantiles of a pair indicate each other's scale, which errors in rank do not show. So
+# trees of few quantiles have pairs even if these lower the expected error by little.
 LEAST_GAIN_IN_TAILS = 0.02
 MOST_IN_SHORT_TREES = 15
 
@@ -98,13 +98,13 @@ def with_helpers(probabilities):
 
 
 def inside_out(indices, below, above, known):
-    """Return the quantiles that a node without a scale draws, so that extreme ones get a scale.
+    """Return the quantiles that a node without a scale draws, so that tails have a scale.
 
     The arguments are those of ``drawn_first`` in `quantile_nodes`; `indices` are the choice of a
     balanced tree. If this choice leaves an extreme quantile without a scale, the first draw of a
     column is the quantile next to the median. The next draw on each side is a pair: an extreme
     quantile, and a quantile about half way by rank from the median to the end. The quantiles of a
-    pair tell each other's scale.
+    pair indicate each other's scale.
 
     Both tails are treated alike: a first pair that leaves one quantile more below than above moves
     its lower quantile down.
@@ -114,7 +114,7 @@ def inside_out(indices, below, above, known):
     if is_root and has_both_tails and len(indices) == 2 and sum(indices) == above + 1:
         indices = indices[0] - 1, indices[1]
 
-    if _tell_a_scale(indices, below, above, known):
+    if _indicate_a_scale(indices, below, above, known):
         return indices
 
     left = range(below + 1, above)
@@ -129,7 +129,7 @@ def inside_out(indices, below, above, known):
     return min(inner, outer), max(inner, outer)
 
 
-def _tell_a_scale(indices, below, above, known):
+def _indicate_a_scale(indices, below, above, known):
     """Return whether these draws include no extreme quantile, and leave none without a scale.
 
     After a single first draw, each side of the column needs a quantile that is not extreme.

@@ -39,9 +39,10 @@ def level_pattern(nodes, norm):
 
 
 def _variances_by_level(nodes):
-    """Return what each level, and the early leaves, add to the variances of all ranks at eps = 1.
+    """Return the variances of all ranks at eps = 1 that come from each level and from early leaves.
 
-    The variances are linear in those of the nodes, so vectors tell the levels apart.
+    The ranks have variances that are linear in the variances of the draws. So each draw gets a unit
+    vector as its variance, and the entries of the result belong to the levels.
     """
     *unit_of_level, unit_of_early = np.eye(nodes[-1].depth + 2)
     own = [unit_of_early if node.is_early else unit_of_level[node.depth] for node in nodes]
