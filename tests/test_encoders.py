@@ -34,6 +34,7 @@ from dpq_sklearn import (
 )
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.reading.categories import count_columns
+from dpq_sklearn.reading.engines.registry import source_of
 from dpq_sklearn.releases.categories import plan_categories
 from tests.planning import give_releases_one_id_and_time
 from tests.test_partition_selection import CONFIDENCE, below_exp
@@ -576,10 +577,59 @@ def test_dask_gives_what_memory_gives(encoder, table):
 
 
 @both
-def test_what_cannot_be_counted_is_refused_before_it_is_paid(encoder, table):
+@pytest.mark.parametrize("kind", ["a column", "a series", "an array"])
+def test_people_in_dask_count_once_as_in_memory(encoder, kind, rng):
+    """A person's rows are in several partitions, and often there is a tie."""
+    dask = pytest.importorskip("dask")
+    dask_frames = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(
+        {
+            "town": rng.choice(["Bern", "Basel", "Zug", "Chur"], size=600),
+            "stars": rng.choice([1.0, 2.5, np.nan], size=600),
+            "who": rng.integers(0, 150, size=600),
+        }
+    )
+    frame["town"] = frame["town"].astype("category")
+    encoder = clone(encoder).set_params(random_state=4, eps=0.7)
+    expected = clone(encoder).fit(frame[["town", "stars"]], groups=frame["who"])
+    by_rows = clone(encoder).fit(frame[["town", "stars"]])
+    assert count_columns(frame[["stars"]], frame["who"]) != count_columns(frame[["stars"]])
+
+    with dask.config.set(scheduler="synchronous"):
+        for n_partitions in (1, 7):
+            partitions = dask_frames.from_pandas(frame, npartitions=n_partitions)
+            features = partitions[["town", "stars"]]
+            if kind == "a column":
+                fitted = clone(encoder).fit(partitions, groups="who")
+            elif kind == "a series":
+                fitted = clone(encoder).fit(features, groups=partitions["who"])
+            else:
+                stars = partitions[["stars"]].to_dask_array(lengths=True)
+                who = partitions["who"].to_dask_array(lengths=True)
+                fitted = clone(encoder).fit(stars, groups=who)
+                expected = clone(encoder).fit(frame[["stars"]], groups=frame["who"])
+            assert_same_categories(fitted.categories_, expected.categories_)
+            assert fitted.privacy_ == expected.privacy_
+    assert by_rows.privacy_ != expected.privacy_
+
+
+def test_counts_of_people_in_dask_are_those_of_memory(rng):
+    dask = pytest.importorskip("dask")
+    dask_frames = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame({"x": rng.choice([1, 2.5, None, "1"], size=200)}, dtype=object)
+    frame["who"] = rng.integers(0, 60, size=200)
+    with dask.config.set({"scheduler": "synchronous", "dataframe.convert-string": False}):
+        partitions = dask_frames.from_pandas(frame, npartitions=5)
+        counts = source_of(partitions, "who").count_categories()
+    assert counts == count_columns(frame[["x"]], frame["who"])
+    assert counts[0].total() == frame["who"].nunique()
+
+
+@both
+def test_wrong_groups_in_dask_are_refused_before_they_are_paid(encoder, table):
     dask_frames = pytest.importorskip("dask.dataframe")
     ledger = PrivacyLedger(neighbours="people")
-    parts = dask_frames.from_pandas(table, npartitions=2)
-    with pytest.raises(ValueError, match="groups must be None to find categories in a dask"):
-        clone(encoder).set_params(ledger=ledger).fit(parts, groups="stars")
+    partitions = dask_frames.from_pandas(table, npartitions=2)
+    with pytest.raises(ValueError, match="groups must be the name of a column of the dask"):
+        clone(encoder).set_params(ledger=ledger).fit(partitions, groups="nobody")
     assert ledger.records() == []

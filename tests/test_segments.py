@@ -16,6 +16,7 @@ from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.reading import summaries
 from dpq_sklearn.reading.engines.memory import MemorySource
+from dpq_sklearn.reading.engines.registry import segments_of
 from dpq_sklearn.reading.groups import weights_of_rows
 from dpq_sklearn.reading.segments import (
     MOST_SEGMENTS,
@@ -324,19 +325,75 @@ def test_dask_releases_the_same_numbers_as_batches(survey, by):
     assert found.equals(dp_describe(iter([survey]), **options))
 
 
+@pytest.fixture
+def coarse_memory(monkeypatch):
+    """Let rows in memory have the resolution of summaries."""
+    monkeypatch.setattr(MemorySource, "default_resolution", summaries.SUMMARY_RESOLUTION)
+
+
+PRIVATE_KEYS = {"by": "region", "keys": "private", "delta": 1e-6, "eps": 2.0, "random_state": 0}
+PUBLIC_KEYS = {"by": "region", "keys": ["south", "east"], "random_state": 0}
+
+
+@pytest.mark.parametrize("by", ["region", ["sex", "region"]])
+def test_batches_find_the_keys_that_memory_finds(survey, by, coarse_memory):
+    survey.loc[[0, 1000, 5999], "region"] = ["an island", None, "an island"]
+    options = {**PRIVATE_KEYS, "by": by}
+    expected = dp_describe(survey, **options)
+    batches = (survey[start : start + 700] for start in range(0, 6000, 700))
+    assert dp_describe(batches, **options).equals(expected)
+    assert len(expected) >= 3
+
+
+@pytest.mark.parametrize("options", [PRIVATE_KEYS, PUBLIC_KEYS], ids=["private", "public"])
+@pytest.mark.parametrize("with_groups", [False, True])
+def test_dask_releases_the_same_numbers_as_memory(survey, options, with_groups, coarse_memory):
+    dask = pytest.importorskip("dask")
+    dd = pytest.importorskip("dask.dataframe")
+    survey["who"] = np.random.default_rng(1).integers(0, 2_000, size=len(survey))
+    survey["region"] = survey["region"].astype("category")
+    survey["note"] = "text"
+    if with_groups:
+        options = {**options, "groups": "who"}
+    expected, loss = dp_describe(survey, return_privacy=True, **options)
+    with dask.config.set(scheduler="synchronous"):
+        for n_partitions in (1, 5):
+            partitions = dd.from_pandas(survey, npartitions=n_partitions)
+            found, loss_of_dask = dp_describe(partitions, return_privacy=True, **options)
+            assert found.equals(expected)
+            assert loss_of_dask == loss
+    assert len(expected) >= 2
+
+
+def test_counts_of_keys_in_dask_are_those_of_memory(survey):
+    dask = pytest.importorskip("dask")
+    dd = pytest.importorskip("dask.dataframe")
+    survey = survey[:300].assign(who=np.arange(300) % 70)
+    survey["region"] = survey["region"].astype("string")
+    survey.loc[::9, "region"] = None
+    with dask.config.set(scheduler="synchronous"):
+        partitions = dd.from_pandas(survey, npartitions=4)
+        for groups in (None, "who"):
+            by = ["sex", "region"]
+            expected = segments_of(survey, by, groups).key_counts(None)
+            found = segments_of(partitions, by, groups).key_counts(None)
+            assert list(found.items()) == list(expected.items())
+            assert sum(expected.values()) == (300 if groups is None else 70)
+
+
 def test_dask_refuses_what_it_cannot_do_unpaid(survey):
     dd = pytest.importorskip("dask.dataframe")
     ledger = PrivacyLedger(eps=1.0)
     survey["region"] = survey["region"].astype("string")
     table = dd.from_pandas(survey, npartitions=2)
     options = {"by": "region", "keys": ["south"], "ledger": ledger}
-    with pytest.raises(ValueError, match='for a dask DataFrame, got "private"'):
-        dp_describe(table, **{**options, "keys": "private", "delta": 1e-6})
-    with pytest.raises(ValueError, match="groups must be None with by for a dask DataFrame"):
-        dp_describe(table, groups="sex", **options)
+    with pytest.raises(ValueError, match="by must be the name of one column"):
+        dp_describe(table, groups="region", **options)
     with pytest.raises(ValueError, match="by must be the name of one column"):
         dp_describe(table, **{**options, "by": "nothing"})
-    with pytest.raises(TypeError, match="by needs a table in memory, a dask DataFrame"):
+    with pytest.raises(ValueError, match="groups must be the name of a column of the dask"):
+        dp_describe(table, groups="nobody", **options)
+    with pytest.raises(TypeError, match="by needs a table with named columns, got a dask Array"):
         dp_describe(table[["age"]].to_dask_array(), **options)
 
     mixed = survey.assign(region=pd.Series([1, "1"] * 3_000, dtype=object))
@@ -397,8 +454,9 @@ def test_wrong_arguments_are_refused_unpaid(survey, options, words):
     ledger = PrivacyLedger(eps=1.0)
     with pytest.raises(ValueError, match=words):
         dp_describe(survey, ledger=ledger, **options)
-    with pytest.raises(ValueError, match="keys must be a list of public keys for an iterator"):
-        dp_describe(iter([survey]), by="region", keys="private", delta=1e-6, ledger=ledger)
+    with pytest.raises(ValueError, match="groups must be None for an iterator of batches"):
+        batches = iter([survey])
+        dp_describe(batches, by="region", keys=["south"], groups="sex", ledger=ledger)
     assert ledger.records() == []
 
 

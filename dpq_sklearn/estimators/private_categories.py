@@ -104,15 +104,6 @@ class PrivateEncoder(PrivateTransformer):
             self.n_records_needed_ = np.zeros(n_features, dtype=np.int64)
             return public_categories(_checked_categories(self.categories, n_features), neighbours)
 
-        if not hasattr(source, "count_categories"):
-            raise TypeError(
-                "categories must be a list of public categories for Spark DataFrames, got "
-                '"private". To find categories privately, use fit_batches, or pass toPandas() of '
-                "these columns."
-            )
-        if hasattr(source, "check_categories"):
-            source.check_categories()
-
         plan = plan_categories(n_features, budget, weights=weights, neighbours=neighbours)
         self.n_records_needed_ = np.array([each.n_records_needed() for each in plan.selections])
         return plan

@@ -175,6 +175,18 @@ def _form_of_label(label):
     return NO_CATEGORY
 
 
+def forms_of_column(column) -> np.ndarray:
+    """Return the category of each row as an object; an empty tuple stands for none.
+
+    The objects can be sent to other processes, and `categories_of` reads them as it reads `column`.
+    """
+    numbers, categories = categories_of(column)
+    forms = np.empty(len(categories) + 1, dtype=object)
+    forms[:-1] = categories
+    forms[-1] = ()
+    return forms[numbers]
+
+
 def array_of_categories(categories: Sequence[Hashable]) -> np.ndarray:
     """Return categories as scikit-learn's encoders keep them: numbers, or objects; NaN if missing.
 

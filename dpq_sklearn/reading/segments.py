@@ -8,14 +8,16 @@ The weights of a person's rows sum to one record over all segments, whatever seg
 That is why all segments together cost what one of them costs.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 
 from dpq_sklearn.checks import shown
+from dpq_sklearn.engine.grid import Grid
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.reading.categories import (
     NO_CATEGORY,
@@ -23,6 +25,7 @@ from dpq_sklearn.reading.categories import (
     column_of_categories,
     columns_of_labels,
     most_frequent,
+    order_of,
     public_form,
     table_of_categories,
 )
@@ -35,11 +38,20 @@ from dpq_sklearn.reading.containers import (
 from dpq_sklearn.reading.engines.batches import check_names_of_batch
 from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.engines.partitions import PartitionSummary
+from dpq_sklearn.reading.engines.people import weights_in_order
 from dpq_sklearn.reading.engines.protocol import Records
 from dpq_sklearn.reading.groups import people_of_rows, weights_and_number
 from dpq_sklearn.reading.quantities import names_of, selected_columns, table_of_quantities
-from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, summarize
+from dpq_sklearn.reading.summaries import (
+    EMPTY_SUMMARY,
+    SUMMARY_RESOLUTION,
+    SummaryBuilder,
+    summarize,
+)
 from dpq_sklearn.reading.threads import in_threads
+
+# A label for each column of labels.
+Key = tuple[Hashable, ...]
 
 # Rounding is reserved for each segment, and the reserve must stay small.
 MOST_SEGMENTS = 2**16
@@ -49,7 +61,7 @@ MOST_SEGMENTS = 2**16
 class Segments:
     """The keys of segments: a tuple of labels for each, one label for each column of labels."""
 
-    keys: tuple[tuple[Hashable, ...], ...]
+    keys: tuple[Key, ...]
 
     def numbers_of(self, columns: Sequence) -> np.ndarray:
         """Return the number of the segment of each row, -1 for none.
@@ -144,16 +156,20 @@ def labels_and_others(table, by: Sequence) -> tuple[list, object]:
     """Return the columns of labels of a table in memory, and the table without them; or raise."""
     table = table_with_dtypes(table, "table")
     names = names_of(table)
+    positions = positions_of_labels(names, by)
+    others = [position for position in range(len(names)) if position not in positions]
+    labels = selected_columns(table, positions)
+    return columns_of_labels(table_of_categories(labels, "by")), selected_columns(table, others)
+
+
+def positions_of_labels(names: Sequence, by: Sequence) -> list[int]:
+    """Return the positions of the columns of labels among the names of all columns, or raise."""
     if len(set(by)) < len(by) or any(names.count(name) != 1 for name in by):
         raise ValueError(
             "by must be the name of one column of the table, or a list of distinct names, got "
             f"{shown(by[0] if len(by) == 1 else by)}."
         )
-
-    positions = [names.index(name) for name in by]
-    others = [position for position in range(len(names)) if position not in positions]
-    labels = selected_columns(table, positions)
-    return columns_of_labels(table_of_categories(labels, "by")), selected_columns(table, others)
+    return [names.index(name) for name in by]
 
 
 def columns_of_segments(by, n_rows: int) -> list:
@@ -167,15 +183,24 @@ def columns_of_segments(by, n_rows: int) -> list:
 
 
 class SegmentedSource(Protocol):
-    """Rows with labels, from which segments can be read."""
+    """Rows with labels, from which segments can be read.
 
-    def key_counts(self) -> dict[tuple[Hashable, ...], int]:
+    The constructor reads no cell. It raises if the labels are no columns of the table.
+    """
+
+    default_resolution: int  # that of the source of the rows
+
+    def typed_rows(self) -> Any:
+        """Return a table with the names and types of the columns that are described."""
+
+    def key_counts(self, grid: Grid) -> dict[Key, int]:
         """Return the number of records with each key that occurs, in the public order.
 
-        A person counts once, with the key that most of their rows have.
+        A person counts once, with the key that most of their rows have. Rows that can be read only
+        once are summarized on the grid at the same time.
         """
 
-    def read_segments(self, grid, segments: Segments) -> Any:
+    def read_segments(self, grid: Grid, segments: Segments) -> Records:
         """Return the records of all segments of the first column, then of the second, ..."""
 
 
@@ -186,18 +211,29 @@ class SegmentedTable:
     table: MemorySource
     labels: Sequence  # columns
 
+    @classmethod
+    def of(cls, table, by: Sequence, groups, n_jobs: int | None) -> "SegmentedTable":
+        """Return the source of the quantities of a table, or raise."""
+        labels, others = labels_and_others(table, by)
+        source = MemorySource.of_table(others, groups, n_jobs, "table")
+        return cls(source.quantities(), labels)
+
     @property
     def default_resolution(self) -> int:
-        """That of the table."""
+        """The resolution of the table."""
         return self.table.default_resolution
 
-    def key_counts(self) -> dict[tuple[Hashable, ...], int]:
+    def typed_rows(self):
+        """Return the quantities of the table."""
+        return self.table.typed_rows()
+
+    def key_counts(self, grid: Grid) -> dict[Key, int]:
         """Return the number of records with each key that occurs, in the public order."""
         groups = self.table.groups
         people = None if groups is None else people_of_rows(groups)
         return count_keys(self.labels, people)
 
-    def read_segments(self, grid, segments: Segments) -> Records:
+    def read_segments(self, grid: Grid, segments: Segments) -> Records:
         """Return the records of all segments of the first column, then of the second, ..."""
         X = read_matrix(self.table.X)
         rows = segments.rows_of(self.labels)
@@ -219,74 +255,130 @@ class SegmentedBatches:
     first: object  # with the labels
     following: Iterator
     by: Sequence
-    n_jobs: int | None = None
     default_resolution = SUMMARY_RESOLUTION
+    # The summaries of all keys that occur, once these have been counted.
+    _counted: "list[SegmentBuilder]" = field(default_factory=list)
 
     @classmethod
-    def of(cls, batches: Iterator, by: Sequence, n_jobs: int | None) -> "SegmentedBatches":
+    def of(cls, batches: Iterator, by: Sequence) -> "SegmentedBatches":
         """Take the first table out of an iterator, or raise."""
         for first in batches:
-            return cls(first, batches, by, n_jobs)
+            return cls(first, batches, by)
         raise ValueError("table must be a table or a non-empty iterator of tables, got none.")
 
     def typed_rows(self):
         """Return the quantities of the first table."""
         return table_of_quantities(labels_and_others(self.first, self.by)[1])
 
-    def key_counts(self):
-        """Refuse: batches are read once, and the keys would have to be known before."""
-        raise NotImplementedError
+    def key_counts(self, grid: Grid) -> dict[Key, int]:
+        """Return the number of rows with each key; summarizes the segment of every key."""
+        builder = SegmentBuilder(grid)
+        counts: Counter[Key] = Counter()
+        for labels, X in self._read():
+            found = count_keys(labels, None)
+            counts.update(found)
+            builder.add(X, labels, Segments(tuple(found)))
 
-    def read_segments(self, grid, segments: Segments) -> Records:
+        self._counted.append(builder)
+        return in_public_order(counts)
+
+    def read_segments(self, grid: Grid, segments: Segments) -> Records:
         """Return the records of all batches, in memory that is bounded by the number of cells."""
-        n_columns = grid.low.size
-        builders = [
-            [SummaryBuilder(grid, column) for _ in segments.keys] for column in range(n_columns)
-        ]
+        if self._counted:
+            return self._counted[0].records(segments)
+
+        builder = SegmentBuilder(grid)
+        for labels, X in self._read():
+            builder.add(X, labels, segments)
+        return builder.records(segments)
+
+    def _read(self) -> Iterator[tuple[list, np.ndarray]]:
+        """Yield the columns of labels, and the matrix of quantities, of each batch."""
         names = names_of(self.typed_rows())
-        n_rows = 0
         for batch in chain([self.first], self.following):
             labels, others = labels_and_others(batch, self.by)
             table = checked_table(table_of_quantities(others))
             check_names_of_batch(names, table)
-
-            X = read_matrix(table)
-            rows = segments.rows_of(labels)
-            for of_column, values in zip(builders, readable_columns(X), strict=True):
-                for builder, of_segment in zip(of_column, rows.divide(values), strict=True):
-                    builder.add(of_segment)
-            n_rows += X.shape[0]
-
-        summaries = [builder.summary() for of_column in builders for builder in of_column]
-        return records_of_segments(summaries, grid, n_rows)
+            yield labels, read_matrix(table)
 
 
-def summary_of_segments_in_partition(
-    partition, grid, segments: Segments, by: Sequence, names: Sequence
-):
-    """Return the `PartitionSummary` of the segments of the named columns; or an exception.
+class SegmentBuilder:
+    """Summarizes segments batch by batch, in memory bounded by keys times the number of cells."""
 
-    A worker that raised would log its arguments, which are private.
+    def __init__(self, grid: Grid):
+        self._grid = grid
+        self._n_rows = 0
+        self._builders: dict[Key, list[SummaryBuilder]] = {}
+
+    def add(self, X: np.ndarray, labels: Sequence, segments: Segments) -> None:
+        """Add the rows of a matrix that are in some segment."""
+        rows = segments.rows_of(labels)
+        for column, values in enumerate(readable_columns(X)):
+            divided = zip(segments.keys, rows.divide(values), strict=True)
+            for key, of_segment in divided:
+                if of_segment.size:
+                    self._builders_of(key)[column].add(of_segment)
+        self._n_rows += X.shape[0]
+
+    def _builders_of(self, key: Key) -> list[SummaryBuilder]:
+        """Return the builder of each column of a segment."""
+        if key not in self._builders:
+            columns = range(self._grid.low.size)
+            self._builders[key] = [SummaryBuilder(self._grid, column) for column in columns]
+        return self._builders[key]
+
+    def summary(self, segments: Segments) -> PartitionSummary:
+        """Return the summaries of all segments of the first column, then of the second, ..."""
+        summaries = [
+            self._builders[key][column].summary() if key in self._builders else EMPTY_SUMMARY
+            for column in range(self._grid.low.size)
+            for key in segments.keys
+        ]
+        return PartitionSummary(self._n_rows, summaries)
+
+    def records(self, segments: Segments) -> Records:
+        """Return the records of all segments."""
+        found = self.summary(segments)
+        return records_of_segments(found.summaries, self._grid, found.n_records)
+
+
+def summary_of_people_by_segment(
+    partition, n_quantities: int, people, positions: np.ndarray, grid: Grid, segments: Segments
+) -> PartitionSummary:
+    """Return the summary of the segments of a partition of whole people, or raise.
+
+    The first columns of the table are quantities, and the others are labels of segments.
     """
-    try:
-        with np.errstate(all="ignore"):
-            rows = segments.rows_of(columns_of_labels(table_of_categories(partition[by], "by")))
-            X = read_matrix(checked_table(partition[names]))
-            columns = enumerate(readable_columns(X))
-            summaries = [
-                summaries_of_segments(values, grid, column, rows) for column, values in columns
-            ]
-            return PartitionSummary(X.shape[0], list(chain.from_iterable(summaries)))
-    except Exception as error:
-        return error.with_traceback(None)
+    with np.errstate(all="ignore"):
+        quantities, labels = divided_columns(partition, n_quantities)
+        rows = segments.rows_of(labels)
+        weights, n_people = weights_in_order(people, positions)
+        columns = enumerate(readable_columns(read_matrix(checked_table(quantities))))
+        summaries = [
+            summaries_of_segments(values, grid, column, rows, weights) for column, values in columns
+        ]
+        return PartitionSummary(n_people, list(chain.from_iterable(summaries)))
 
 
-def count_keys(columns: Sequence, people: np.ndarray | None) -> dict[tuple[Hashable, ...], int]:
+def divided_columns(partition, n_quantities: int) -> tuple[Any, list]:
+    """Return the first columns of a table, and the others as columns of labels."""
+    n_columns = partition.shape[1]
+    quantities = selected_columns(partition, list(range(n_quantities)))
+    labels = selected_columns(partition, list(range(n_quantities, n_columns)))
+    return quantities, columns_of_labels(labels)
+
+
+def in_public_order(counts: Mapping[Key, int]) -> dict[Key, int]:
+    """Return the counts of keys in the public order of keys."""
+    return {key: counts[key] for key in sorted(counts, key=lambda key: [*map(order_of, key)])}
+
+
+def count_keys(columns: Sequence, people: np.ndarray | None) -> dict[Key, int]:
     """Return the number of records with each key that occurs, in the public order of keys."""
     found = [categories_of(column) for column in columns]
     numbers = np.zeros(found[0][0].size, dtype=np.int64)
     has_key = np.ones(numbers.size, dtype=bool)
-    keys: list[tuple[Hashable, ...]] = [()]
+    keys: list[Key] = [()]
     for codes, categories in found:
         has_key &= codes >= 0
         # Only pairs that occur stay, so the numbers stay small.

@@ -76,14 +76,15 @@ class PrivateSegmentPlan:
         releases decide what is described, which adaptive composition allows. The costs of both add
         up. If more keys are found than rounding is reserved for, the first of them are kept.
         """
-        counts = source.key_counts()
+        grid = self.description.quantiles.grid
+        counts = source.key_counts(grid)
         is_kept = self.selection.draw(_array_of(counts), randomness)
         found = [key for key, kept in zip(counts, is_kept, strict=True) if kept]
         segments = Segments(tuple(found[:MOST_SEGMENTS]))
         if not segments.keys:
             return SegmentedDescription((), Description(_array_of({}), []))
 
-        records = source.read_segments(self.description.quantiles.grid, segments)
+        records = source.read_segments(grid, segments)
         return SegmentedDescription(segments.keys, self.description.draw(records, randomness))
 
 

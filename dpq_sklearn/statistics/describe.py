@@ -8,7 +8,7 @@ from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.estimators.parameters import per_feature_lattices
 from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.mechanisms.registry import checked_mechanism
-from dpq_sklearn.reading.containers import checked_table, library_of, no_data_in_frames
+from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
 from dpq_sklearn.reading.describe_format import (
     check_container,
     check_library_of,
@@ -18,12 +18,11 @@ from dpq_sklearn.reading.describe_format import (
     read_description,
 )
 from dpq_sklearn.reading.engines.batches import Batches
-from dpq_sklearn.reading.engines.registry import segments_of_dask, source_of
+from dpq_sklearn.reading.engines.registry import segments_of, source_of
 from dpq_sklearn.reading.groups import neighbours_of
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.quantities import names_of, table_of_quantities
 from dpq_sklearn.reading.schema import dtypes_of
-from dpq_sklearn.reading.segments import SegmentedBatches, SegmentedTable, labels_and_others
 from dpq_sklearn.reading.threads import check_n_jobs
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.releases.release import pay, release
@@ -72,7 +71,7 @@ def dp_describe(
     by : str, list of str or None, default=None
         The column, or columns, whose values divide the rows into segments, such as regions. Each
         segment is described, and all segments together cost what one costs. These columns are not
-        described. Not for Spark; for a dask DataFrame with a list of `keys` and without `groups`.
+        described.
     keys : list, "private" or None, default=None
         The segments, with `by`: a list of public values of the column, never taken from the data,
         or of tuples for several columns. Rows with other values are ignored, and a value that does
@@ -177,9 +176,8 @@ def dp_describe(
     with no_data_in_frames():
         refuse_private_rows(prior, table)
         by = _names_in(by)
-        if by:
-            _check_source_of_segments(table, keys, groups)
-        typed_rows, source = _typed_rows_and_source(table, groups, by, n_jobs)
+        source = _source(table, by, groups, n_jobs)
+        typed_rows = checked_table(source.typed_rows())
         check_container(typed_rows)
         if by:
             check_library_of(typed_rows)
@@ -231,48 +229,13 @@ def _names_in(by):
     return list(by) if isinstance(by, (list, tuple)) else [by]
 
 
-def _check_source_of_segments(table, keys, groups):
-    """Raise if a container cannot be divided into segments."""
-    if hasattr(table, "__next__") and isinstance(keys, str):
-        raise ValueError(
-            'keys must be a list of public keys for an iterator of batches, got "private": the '
-            "batches are read once, and the keys would have to be found before."
-        )
-    if library_of(table) == "pyspark" or (_is_of_dask(table) and not hasattr(table, "columns")):
-        raise TypeError(
-            "by needs a table in memory, a dask DataFrame or an iterator of batches, got an object "
-            f"of type {type(table).__name__}: pass its partitions as batches."
-        )
-    if _is_of_dask(table) and isinstance(keys, str):
-        raise ValueError('keys must be a list of public keys for a dask DataFrame, got "private".')
-    if _is_of_dask(table) and groups is not None:
-        raise ValueError("groups must be None with by for a dask DataFrame, got groups.")
-
-
-def _is_of_dask(table):
-    return library_of(table) in ("dask", "dask_expr")
-
-
-def _typed_rows_and_source(table, groups, by, n_jobs):
-    """Return a table with the types of the columns that are described, and their source."""
-    if by and hasattr(table, "__next__"):
-        if groups is not None:
-            Batches.of_quantities(table, groups)  # it raises
-        batches = SegmentedBatches.of(table, by, n_jobs)
-        return checked_table(batches.typed_rows()), batches
-
-    if by and _is_of_dask(table):
-        segments = segments_of_dask(table, by)
-        return checked_table(segments.typed_rows()), segments
-
-    labels = None
+def _source(table, by, groups, n_jobs):
+    """Return the source of the columns that are described."""
     if by:
-        labels, table = labels_and_others(table, by)
+        return segments_of(table, by, groups, n_jobs)
     if hasattr(table, "__next__"):
-        source = Batches.of_quantities(table, groups, n_jobs)
-    else:
-        source = source_of(table, groups, n_jobs, name="table").quantities()
-    return checked_table(source.typed_rows()), SegmentedTable(source, labels) if by else source
+        return Batches.of_quantities(table, groups, n_jobs)
+    return source_of(table, groups, n_jobs, name="table").quantities()
 
 
 def _columns(typed_rows, probabilities, bounds, decimals, prior):

@@ -15,6 +15,12 @@ from dask.dataframe import from_delayed
 from dask.dataframe.utils import pyarrow_strings_enabled
 from scipy import sparse
 
+from dpq_sklearn.reading.categories import (
+    columns_of_labels,
+    count_columns,
+    forms_of_column,
+    table_of_categories,
+)
 from dpq_sklearn.reading.containers import checked_table, library_of, read_matrix
 from dpq_sklearn.reading.engines.partitions import (
     check_output,
@@ -156,7 +162,7 @@ class DaskSource:
         """Return the records of all partitions; computes."""
         sent = dask.delayed(grid, traverse=False)
         if self.groups is not None:
-            delayed = [self._delayed_people(sent)]
+            delayed = [merged_in_a_tree(self.delayed_people(_numbers, summary_of_people, sent))]
         elif self._is_frame:
             delayed = [_delayed_summary(self.X.to_delayed(), sent, 0)]
         else:
@@ -170,26 +176,26 @@ class DaskSource:
         found = side_by_side(run_job("Dask", lambda: dask.compute(*delayed)))
         return Records.of_summaries(found.summaries, grid, n_rows=found.n_records)
 
-    def check_categories(self):
-        """Raise if categories cannot be counted here; reads nothing."""
-        if self.groups is not None:
-            raise ValueError(
-                "groups must be None to find categories in a dask collection, got groups. Compute "
-                "the columns first, or use fit_batches with whole people in each batch."
-            )
-
     def count_categories(self):
-        """Return the number of rows with each category, for each column; computes."""
-        X = self.X if self._is_frame else self.X.rechunk({1: -1})
-        partitions = np.ravel(X.to_delayed())
-        counts = [dask.delayed(counts_of_partition)(partition) for partition in partitions]
-        merged = merged_in_a_tree(counts, merged_partition_counts)
+        """Return the number of records with each category, for each column; computes."""
+        if self.groups is not None:
+            counts = self.delayed_people(_forms, _counts_of_people)
+        else:
+            X = self.X if self._is_frame else self.X.rechunk({1: -1})
+            partitions = np.ravel(X.to_delayed())
+            counts = [dask.delayed(counts_of_partition)(partition) for partition in partitions]
 
+        merged = merged_in_a_tree(counts, merged_partition_counts)
         (found,) = run_job("Dask", lambda: dask.compute(merged))
         return result_or_raise(found)
 
-    def _delayed_people(self, grid):
-        """Return the delayed summary of all people; each has been brought to one partition."""
+    def delayed_people(self, read, function, *sent):
+        """Return the delayed results of a function of the rows of whole people.
+
+        `read` returns the cells of a partition that are needed, as a pandas DataFrame. These are
+        brought together by the labels of people. The function gets the cells, the labels, the
+        positions that the rows had before, and `sent`.
+        """
         features = self.features() if self._is_frame else self.features().rechunk({1: -1})
         if self._are_groups_a_column:  # features and labels come out of one reading
             labels = self.X[self.groups]
@@ -203,20 +209,21 @@ class DaskSource:
         type_of_labels = pandas.Series(labels._meta[:0]).dtype
         if isinstance(type_of_labels, pandas.CategoricalDtype):
             type_of_labels = np.dtype(object)  # each partition may have categories of its own
-        delayed = dask.delayed(partial(with_keys, promised_type=type_of_labels))
+        nothing = read(self.typed_rows())[:0]
+        delayed = dask.delayed(
+            partial(with_keys, read=read, promised_type=type_of_labels, unread=nothing)
+        )
         keyed = [
             delayed(*of_partition, number=number)
             for number, of_partition in enumerate(zip(*partitions, strict=True))
         ]
-        meta = _rows_of_people(
-            np.empty((0, features.shape[1])), pandas.Series([], dtype=type_of_labels)
-        )
+        meta = _rows_of_people(nothing, pandas.Series([], dtype=type_of_labels))
         with dask.config.set({"dataframe.convert-string": False}):  # 1 and "1" are two labels
             rows = from_delayed(keyed, meta=meta, verify_meta=False)
         # "tasks" moves any Python object, and a lost worker costs only what was on it.
         moved = rows.shuffle("key", shuffle_method="tasks").to_delayed()
-        summary = dask.delayed(_summary_of_moved)
-        return merged_in_a_tree([summary(partition, grid) for partition in moved])
+        result = dask.delayed(_result_of_moved)
+        return [result(partition, function, *sent) for partition in moved]
 
     def refuse_output(self, row_map):
         """Raise for containers of scikit-learn's choice, and for sparse rows of a DataFrame."""
@@ -260,52 +267,75 @@ def merged_in_a_tree(level, merge=merged_partitions):
     return level[0]
 
 
-def _with_keys_of_column(partition, name, number, promised_type):
-    return _with_keys(partition.drop(columns=[name]), partition[name], number, promised_type)
+def _numbers(partition):
+    """Return the cells of a table as numbers."""
+    with np.errstate(all="ignore"):
+        return pandas.DataFrame(read_matrix(checked_table(partition)).astype(np.float64))
 
 
-def _with_keys(partition, labels, number, promised_type):
-    """Return the rows of a partition as numbers, with the label, position and key of each row.
+def _forms(partition):
+    """Return the categories of a table as objects."""
+    return frame_of_forms(columns_of_labels(table_of_categories(partition)))
 
-    The features are read here, because partitions can have different types or categories, which
-    Dask could not concatenate. A partition that cannot be read becomes one row with a negative
-    position and the exception as its label.
+
+def frame_of_forms(columns):
+    """Return columns of labels as a frame of objects.
+
+    Partitions may have different types and categories, which Dask could not concatenate.
+    """
+    forms = {number: forms_of_column(column) for number, column in enumerate(columns)}
+    return pandas.DataFrame(forms, dtype=object)
+
+
+def _counts_of_people(cells, labels, positions):
+    return count_columns(cells, labels)
+
+
+def _with_keys_of_column(partition, name, **facts):
+    return _with_keys(partition.drop(columns=[name]), partition[name], **facts)
+
+
+def _with_keys(partition, labels, number, read, promised_type, unread):
+    """Return the cells of a partition, with the label, position and key of each row.
+
+    The cells are read here, because partitions can have different types or categories, which Dask
+    could not concatenate. A partition that cannot be read becomes one row with a negative position
+    and the exception as its label.
     """
     try:
-        with np.errstate(all="ignore"):
-            numbers = read_matrix(checked_table(partition)).astype(np.float64)
+        cells = read(partition)
         if isinstance(labels, np.ma.MaskedArray):  # as floats, large integers would be rounded
             labels = np.where(np.ma.getmaskarray(labels), None, labels.data.astype(object))
         labels = pandas.Series(labels)
         if labels.dtype != promised_type:  # a common type of all partitions could round as well
             labels = labels.astype(object)
-        if len(numbers) != len(labels):
+        if len(cells) != len(labels):
             raise ValueError("groups must have one label for each row of the data.")
 
-        positions = (number << _ROW_BITS) + np.arange(len(numbers))
-        return _rows_of_people(numbers, labels, positions, keys_of_labels(labels, number))
+        positions = (number << _ROW_BITS) + np.arange(len(cells))
+        return _rows_of_people(cells, labels, positions, keys_of_labels(labels, number))
     except Exception as error:
         label = pandas.Series([error.with_traceback(None)], dtype=object)
-        return _rows_of_people(np.full((1, partition.shape[1]), np.nan), label, positions=-1)
+        return _rows_of_people(unread.reindex([0]), label, positions=-1)
 
 
-def _rows_of_people(numbers, labels, positions=0, keys=0):
+def _rows_of_people(cells, labels, positions=0, keys=0):
     """Return rows with numbered columns, and the label, position and key of each."""
-    zeros = np.zeros(len(numbers), dtype=np.int64)
-    return pandas.DataFrame(numbers).assign(
+    zeros = np.zeros(len(cells), dtype=np.int64)
+    return cells.reset_index(drop=True).assign(
         label=labels.reset_index(drop=True), position=zeros + positions, key=zeros + keys
     )
 
 
-def _summary_of_moved(rows, grid):
-    """Return the `PartitionSummary` of whole people; or an exception."""
+def _result_of_moved(rows, function, *sent):
+    """Return the result of a function of the rows of whole people; or an exception."""
     positions = rows["position"].to_numpy()
     if positions.min(initial=0) < 0:
         return rows["label"].iloc[positions.argmin()]
 
     try:
-        numbers = rows.drop(columns=["label", "position", "key"])
-        return summary_of_people(numbers, rows["label"], positions, grid)
+        cells = rows.drop(columns=["label", "position", "key"])
+        return function(cells, rows["label"], positions, *sent)
     except Exception as error:
         return error.with_traceback(None)
 

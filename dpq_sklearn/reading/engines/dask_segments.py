@@ -1,20 +1,39 @@
 """Segments of a dask DataFrame: each partition is summarized by segment where it is."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import dask
+import pandas
 
-from dpq_sklearn.reading.engines.dask import is_made_of_objects, merged_in_a_tree
-from dpq_sklearn.reading.engines.partitions import run_job, side_by_side
+from dpq_sklearn.engine.grid import Grid
+from dpq_sklearn.reading.containers import checked_table, read_matrix
+from dpq_sklearn.reading.engines.dask import (
+    DaskSource,
+    frame_of_forms,
+    is_made_of_objects,
+    merged_in_a_tree,
+)
+from dpq_sklearn.reading.engines.partitions import (
+    merged_partition_counts,
+    result_or_raise,
+    run_job,
+)
 from dpq_sklearn.reading.engines.protocol import Records
+from dpq_sklearn.reading.groups import people_of_rows
 from dpq_sklearn.reading.quantities import table_of_quantities
 from dpq_sklearn.reading.segments import (
+    Key,
+    SegmentBuilder,
     Segments,
+    count_keys,
+    divided_columns,
+    in_public_order,
     labels_and_others,
     records_of_segments,
-    summary_of_segments_in_partition,
+    summary_of_people_by_segment,
 )
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION
 
@@ -23,13 +42,19 @@ from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION
 class DaskSegments:
     """A dask DataFrame with columns of labels that divide its rows into segments."""
 
-    X: Any  # a dask DataFrame
+    source: DaskSource
     by: Sequence
     default_resolution = SUMMARY_RESOLUTION
 
     def __post_init__(self):
-        labels_and_others(self.X._meta, self.by)  # raises if by names no columns
-        if any(is_made_of_objects(self.X[name]) for name in self.by):
+        features = self.source.features()
+        if not hasattr(features, "columns"):
+            raise TypeError(
+                "by needs a table with named columns, got a dask Array: make it a DataFrame, with "
+                "dask.dataframe.from_dask_array."
+            )
+        labels_and_others(features._meta, self.by)  # raises if by names no columns
+        if any(is_made_of_objects(features[name]) for name in self.by):
             raise TypeError(
                 "by must have a type of its own, got objects that Dask has turned into text, so "
                 'that 1 and "1" are equal. Convert the labels before Dask gets them, with '
@@ -39,26 +64,88 @@ class DaskSegments:
 
     def typed_rows(self):
         """Return a few made-up rows with the columns and types of the quantities."""
-        return table_of_quantities(labels_and_others(self.X._meta_nonempty, self.by)[1])
+        return table_of_quantities(labels_and_others(self.source.typed_rows(), self.by)[1])
 
-    def key_counts(self):
-        """Refuse: keys are found in memory only."""
-        raise NotImplementedError
+    def key_counts(self, grid: Grid) -> dict[Key, int]:
+        """Return the number of records with each key that occurs; computes."""
+        n_quantities = len(self._names)
+        if self.source.groups is None:
+            count = partial(_counts_of_rows, read=self._read, n_quantities=n_quantities)
+            counts = self._on_partitions(count)
+        else:
+            count = partial(_counts_of_people, n_quantities=n_quantities)
+            counts = self.source.delayed_people(self._read, count)
 
-    def read_segments(self, grid, segments: Segments) -> Records:
+        (found,) = self._computed(merged_in_a_tree(counts, merged_partition_counts))
+        return in_public_order(found)
+
+    def read_segments(self, grid: Grid, segments: Segments) -> Records:
         """Return the records of all partitions; computes."""
-        names = list(self.typed_rows().columns)
+        n_quantities = len(self._names)
         sent = dask.delayed((grid, segments), traverse=False)
-        summary = dask.delayed(_summary_of_partition)
-        by = list(self.by)
-        merged = merged_in_a_tree(
-            [summary(partition, sent, by, names) for partition in self.X.to_delayed()]
-        )
+        if self.source.groups is None:
+            summarize = partial(_summary_of_rows, read=self._read, n_quantities=n_quantities)
+            summaries = self._on_partitions(summarize, sent)
+        else:
+            summarize = partial(_summary_of_people, n_quantities=n_quantities)
+            summaries = self.source.delayed_people(self._read, summarize, sent)
 
-        found = side_by_side(run_job("Dask", lambda: dask.compute(merged)))
+        found = self._computed(merged_in_a_tree(summaries))
         return records_of_segments(found.summaries, grid, found.n_records)
 
+    @property
+    def _names(self):
+        return list(self.typed_rows().columns)
 
-def _summary_of_partition(partition, sent, by, names):
+    @property
+    def _read(self):
+        """A function of a partition that returns its quantities and its labels."""
+        return partial(_cells, names=self._names, by=list(self.by))
+
+    def _on_partitions(self, function, *sent):
+        delayed = dask.delayed(_result_or_exception)
+        return [delayed(partition, function, *sent) for partition in self.source.X.to_delayed()]
+
+    @staticmethod
+    def _computed(delayed):
+        (found,) = run_job("Dask", lambda: dask.compute(delayed))
+        return result_or_raise(found)
+
+
+def _cells(partition, names, by):
+    """Return the quantities of a partition as numbers, then its labels as objects."""
+    numbers = read_matrix(checked_table(partition[names])).astype(float)
+    forms = frame_of_forms(labels_and_others(partition[by], by)[0])
+    cells = pandas.concat([pandas.DataFrame(numbers), forms], axis=1)
+    return cells.set_axis(range(cells.shape[1]), axis=1)
+
+
+def _result_or_exception(partition, function, *sent):
+    """Return the result of a function; a worker that raised would log its arguments."""
+    try:
+        return function(partition, *sent)
+    except Exception as error:
+        return error.with_traceback(None)
+
+
+def _counts_of_rows(partition, read, n_quantities):
+    _, labels = divided_columns(read(partition), n_quantities)
+    return [Counter(count_keys(labels, None))]
+
+
+def _counts_of_people(cells, people, positions, n_quantities):
+    _, labels = divided_columns(cells, n_quantities)
+    return [Counter(count_keys(labels, people_of_rows(people)))]
+
+
+def _summary_of_rows(partition, sent, read, n_quantities):
     grid, segments = sent
-    return summary_of_segments_in_partition(partition, grid, segments, by, names)
+    quantities, labels = divided_columns(read(partition), n_quantities)
+    builder = SegmentBuilder(grid)
+    builder.add(quantities.to_numpy(), labels, segments)
+    return builder.summary(segments)
+
+
+def _summary_of_people(cells, people, positions, sent, n_quantities):
+    grid, segments = sent
+    return summary_of_people_by_segment(cells, n_quantities, people, positions, grid, segments)

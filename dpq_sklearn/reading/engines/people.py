@@ -22,21 +22,27 @@ _LIBRARIES = ("builtins", "datetime", "decimal", "fractions", "uuid", "numpy", "
 
 
 def summary_of_people(partition, labels, positions, grid):
-    """Return the `PartitionSummary` of the rows of whole people, or raise.
-
-    `positions` are the positions of the rows before they were brought together. They decide which
-    of a person's rows gets the remainder, if the number of rows does not divide the weight.
-    """
+    """Return the `PartitionSummary` of the rows of whole people, or raise."""
     with np.errstate(all="ignore"):
         matrix = read_matrix(checked_table(partition))
-        order = np.argsort(positions)
-        in_order, n_people = weights_of_rows(labels.take(order))
-        weights = np.empty_like(in_order)
-        weights[order] = in_order
+        weights, n_people = weights_in_order(labels, positions)
 
         columns = enumerate(readable_columns(matrix))
         summaries = [summarize(values, grid, column, weights) for column, values in columns]
         return PartitionSummary(n_people, summaries)
+
+
+def weights_in_order(labels, positions):
+    """Return the weight of each row of whole people, and the number of people.
+
+    `positions` are the positions of the rows before they were brought together. They decide which
+    of a person's rows gets the remainder, if the number of rows does not divide the weight.
+    """
+    order = np.argsort(positions)
+    in_order, n_people = weights_of_rows(labels.take(order))
+    weights = np.empty_like(in_order)
+    weights[order] = in_order
+    return weights, n_people
 
 
 def keys_of_labels(labels, number_of_partition):

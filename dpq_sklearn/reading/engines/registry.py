@@ -1,7 +1,9 @@
 """The engine of each kind of container."""
 
 from dpq_sklearn.reading.containers import library_of
+from dpq_sklearn.reading.engines.batches import Batches
 from dpq_sklearn.reading.engines.memory import MemorySource
+from dpq_sklearn.reading.segments import SegmentedBatches, SegmentedTable
 
 
 def source_of(X, groups=None, n_jobs=None, name="X"):
@@ -23,8 +25,25 @@ def source_of(X, groups=None, n_jobs=None, name="X"):
     return MemorySource.of_table(X, groups, n_jobs, name)
 
 
-def segments_of_dask(X, by):
-    """Return a dask DataFrame with its columns of labels as a `SegmentedSource`."""
-    from dpq_sklearn.reading.engines.dask_segments import DaskSegments
+def segments_of(table, by, groups=None, n_jobs=None):
+    """Return the `SegmentedSource` of a table or of an iterator of tables, or raise.
 
-    return DaskSegments(X, by)
+    `by` are the names of the columns of labels.
+    """
+    if hasattr(table, "__next__"):
+        if groups is not None:
+            Batches.of_quantities(table, groups)  # it raises
+        return SegmentedBatches.of(table, by)
+
+    library = library_of(table)
+    if library in ("dask", "dask_expr"):
+        from dpq_sklearn.reading.engines.dask_segments import DaskSegments
+
+        return DaskSegments(source_of(table, groups), by)
+
+    if library == "pyspark":
+        from dpq_sklearn.reading.engines.spark_segments import SparkSegments
+
+        return SparkSegments(source_of(table, groups), by)
+
+    return SegmentedTable.of(table, by, groups, n_jobs)
