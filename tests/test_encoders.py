@@ -571,6 +571,8 @@ def test_dask_gives_what_memory_gives(encoder, table):
         parts = dask_frames.from_pandas(table, npartitions=n_partitions, sort=False)
         fitted = clone(encoder).fit(parts)
         assert_same_categories(fitted.categories_, whole.categories_)
+        with pytest.raises(TypeError, match="inverse_transform of categories needs rows in memory"):
+            fitted.inverse_transform(fitted.transform(parts))
         rows = fitted.transform(parts).compute()
         np.testing.assert_array_equal(rows, whole.transform(table))
         assert list(rows.columns) == list(whole.get_feature_names_out())

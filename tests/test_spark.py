@@ -12,9 +12,18 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, PrivacyLedger, dp_describe
+from dpq_sklearn import (
+    DPKBinsDiscretizer,
+    DPOneHotEncoder,
+    DPOrdinalEncoder,
+    DPQuantileTransformer,
+    PrivacyLedger,
+    dp_describe,
+)
 from dpq_sklearn.engine.grid import make_grid
+from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.engines.registry import source_of
+from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION
 from tests.marks import WITHOUT_JAVA, has_java
 
 pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
@@ -225,12 +234,13 @@ def test_what_cannot_be_fitted_is_refused_before_it_is_paid(spark, frame, tmp_pa
         "double(id) x", "string(id) name", "cast(id as decimal(9, 2)) price",
         "date('2020-01-01') day", "array(id) list", "timestamp_seconds(id) at", "struct(id) s",
     )  # fmt: skip
-    words = (
-        r"'name' \(string\), 'price' \(decimal\(9,2\)\), 'list' \(array<bigint>\), "
-        r"'s' \(struct<id:bigint>\)"
-    )
+    words = r"'price' \(decimal\(9,2\)\), 'list' \(array<bigint>\), 's' \(struct<id:bigint>\)"
     with pytest.raises(ValueError, match=words):
         DPKBinsDiscretizer(ledger=ledger).fit(rows)
+    with pytest.raises(
+        ValueError, match="column 'name' of X must hold real numbers, got dtype string"
+    ):
+        DPKBinsDiscretizer(ledger=ledger).fit(rows.select("x", "name"))
     with pytest.raises(ValueError, match="names of X must be distinct, got 'x' several times"):
         DPKBinsDiscretizer(ledger=ledger).fit(rows.selectExpr("x", "-x x", "x y"))
     with pytest.raises(TypeError, match=r"must be a pyspark.sql.DataFrame, got pyspark.sql"):
@@ -393,3 +403,98 @@ def test_dates_are_the_same_in_memory_and_in_spark(spark, rng):
         np.sort(transformed, axis=0), np.sort(expected.transform(typed), axis=0)
     )
     assert list(dp_describe(rows).columns) == ["seen", "day", "mass"]
+
+
+# Categories and segments
+
+
+@pytest.fixture
+def labelled(frame):
+    """Rows with labels of several types; people have rows in several segments, and ties."""
+    rng = np.random.default_rng(2)
+    region = pd.Series(rng.choice(["north", "south", "east", None], size=1500), dtype=object)
+    return frame.assign(
+        region=region,
+        level=rng.choice([1.0, 2.5, np.nan], size=1500),
+        is_new=rng.random(1500) < 0.3,
+    )
+
+
+LABELS_OF_CATEGORIES = ["region", "level", "is_new", "year"]
+
+
+@pytest.mark.parametrize("groups", [None, "who"])
+def test_categories_are_the_same_in_memory_and_in_spark(groups, spark, labelled):
+    names = LABELS_OF_CATEGORIES if groups is None else [*LABELS_OF_CATEGORIES, groups]
+    rows = in_spark(spark, labelled[names], 5, empty=True)
+    expected = source_of(labelled[names], groups).count_categories()
+    assert source_of(rows, groups).count_categories() == expected
+    assert expected[0].total() == (1500 if groups is None else labelled["who"].nunique())
+
+    encoder = DPOrdinalEncoder(eps=2.0, dtype=np.int16, encoded_missing_value=-2, random_state=0)
+    in_memory = clone(encoder).fit(labelled[names], groups=groups)
+    fitted = clone(encoder).fit(rows, groups=groups)
+    assert [len(each) for each in fitted.categories_][:2] == [4, 3]
+    for one, other in zip(fitted.categories_, in_memory.categories_, strict=True):
+        assert list(map(str, one)) == list(map(str, other))
+    assert fitted.privacy_ == in_memory.privacy_
+
+    features = rows.select(*LABELS_OF_CATEGORIES)
+    transformed = fitted.transform(features).toPandas()
+    np.testing.assert_array_equal(transformed, in_memory.transform(labelled[names[:4]]))
+    with pytest.raises(TypeError, match="inverse_transform of categories needs rows in memory"):
+        fitted.inverse_transform(fitted.transform(features))
+    with pytest.raises(ValueError, match="of an encoder sparse_output=False"):
+        DPOneHotEncoder(categories=[["north"]]).fit_transform(rows.select("region"))
+
+
+PRIVATE_KEYS = {"by": ["region", "is_new"], "keys": "private", "delta": 1e-3, "eps": 3.0}
+PUBLIC_KEYS = {"by": "region", "keys": ["south", None, "west"]}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of noise, and of a large delta
+@pytest.mark.parametrize("groups", [None, "who"])
+@pytest.mark.parametrize("options", [PRIVATE_KEYS, PUBLIC_KEYS], ids=["private", "public"])
+def test_segments_are_the_same_in_memory_and_in_spark(
+    groups, options, spark, labelled, monkeypatch
+):
+    monkeypatch.setattr(MemorySource, "default_resolution", SUMMARY_RESOLUTION)
+    options = {**options, "groups": groups, "random_state": 0, "return_privacy": True}
+    expected, loss = dp_describe(labelled, **options)
+    found, loss_of_spark = dp_describe(in_spark(spark, labelled, 5, empty=True), **options)
+    assert found.equals(expected)
+    assert len(found) >= 3 and ("b.c", "50%") in found.columns
+    assert loss_of_spark == loss
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_number_of_jobs_does_not_depend_on_cells(spark, labelled):
+    """A category or a key more, or none at all, starts no other jobs."""
+    tables = [labelled, labelled.assign(region=labelled["who"].map(str), level=0.0)]
+    n_jobs = []
+    for number, table in enumerate(tables):
+        rows = in_spark(spark, table[["a", "region", "level", "who"]])
+        spark.sparkContext.setJobGroup(f"cells {number}", "counted")
+        DPOrdinalEncoder(random_state=0).fit(rows.select("region", "level"))
+        dp_describe(rows, by="region", keys=["north", "south"], groups="who", random_state=0)
+        n_jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"cells {number}")))
+    assert n_jobs[0] == n_jobs[1] > 0
+
+
+def test_wrong_segments_are_refused_before_they_are_paid(spark, labelled):
+    ledger = PrivacyLedger(eps=1.0)
+    rows = in_spark(spark, labelled).selectExpr("*", "array(who) list", "date('2020-01-01') day")
+    cases = [
+        ({"by": "nothing"}, "by must be the name of one column"),
+        ({"by": ["region", "region"], "keys": [("a", "b")]}, "by must be the name of one column"),
+        ({"by": "list"}, "'list'"),
+        ({"by": "day"}, "must hold text, numbers or booleans"),
+        ({"by": "who", "groups": "who"}, "by must be the name of one column"),
+        ({"by": "region", "keys": "private"}, "needs eps and delta > 0"),
+    ]
+    for options, words in cases:
+        with pytest.raises(ValueError, match=words):
+            dp_describe(rows, **{"keys": ["north"], "ledger": ledger, **options})
+    with pytest.raises(ValueError, match="a number or a date"):
+        dp_describe(rows.select("region", "is_new"), by="region", keys=["north"], ledger=ledger)
+    assert ledger.records() == []

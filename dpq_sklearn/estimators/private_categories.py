@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Hashable
+from dataclasses import replace
 from numbers import Real
 
 import numpy as np
@@ -134,6 +135,12 @@ class PrivateEncoder(PrivateTransformer):
     def _private_values(self):
         return self.categories_
 
+    def _row_map(self, method, names):
+        row_map = super()._row_map(method, names)
+        if method == "_inverse_transform_rows":
+            return replace(row_map, function_on_workers=_refuse_partitions)
+        return row_map
+
     def _encoded(self, X, codes_of_features, unknown, dtype):
         """Return the code of each cell, (n_rows, n_features); `unknown` for all other labels.
 
@@ -188,6 +195,14 @@ class PrivateEncoder(PrivateTransformer):
         tags.input_tags.string = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _refuse_partitions(X):
+    """Raise: the types of decoded columns could differ from partition to partition."""
+    raise TypeError(
+        "inverse_transform of categories needs rows in memory, got a dask or Spark collection: "
+        "call compute() or toPandas() first."
+    )
 
 
 def _checked_categories(given, n_features) -> list[list[Hashable]]:

@@ -10,14 +10,16 @@ Executors find this package as any other: it has to be installed there, or sent 
 
 import pickle
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions, types
 
+from dpq_sklearn.reading.categories import count_columns, merged_counts, table_of_categories
 from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_columns
 from dpq_sklearn.reading.engines.partitions import (
     MOST_RANGES,
@@ -34,6 +36,9 @@ from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, me
 
 _ARROW_TYPES = {
     types.BooleanType: pa.bool_(),
+    types.StringType: pa.string(),
+    types.CharType: pa.string(),
+    types.VarcharType: pa.string(),
     types.ByteType: pa.int8(),
     types.ShortType: pa.int16(),
     types.IntegerType: pa.int32(),
@@ -52,6 +57,14 @@ _QUANTITY_TYPES = (
     types.TimestampNTZType,
     types.DayTimeIntervalType,
 )
+_TYPES_OF_RESULTS = {
+    np.float32: types.FloatType,
+    np.int8: types.ByteType,
+    np.int16: types.ShortType,
+    np.int32: types.IntegerType,
+    np.int64: types.LongType,
+    np.bool_: types.BooleanType,
+}
 _LABEL_TYPES = (
     types.BooleanType,
     types.IntegralType,
@@ -121,8 +134,8 @@ class SparkSource:
         if wrong:
             named = ", ".join(f"{f.name!r} ({f.dataType.simpleString()})" for f in wrong)
             raise ValueError(
-                "columns of X must be of boolean, integer, float, double, date or timestamp type, "
-                f"got {named}: cast or drop them."
+                "columns of X must be of boolean, integer, float, double, date, timestamp or "
+                f"string type, got {named}: cast or drop them."
             )
 
         names = [field.name for field in fields]
@@ -156,35 +169,41 @@ class SparkSource:
             for position, field in enumerate(fields)
             if position in features or field.name == self.groups
         ]
-        columns = _numbered_columns(self.X).select(*map(str, kept))
+        columns = numbered_columns(self.X).select(*map(str, kept))
         return replace(self, X=columns.toDF(*(fields[position].name for position in kept)))
 
     def read(self, grid):
         """Return the records of all partitions; starts a job."""
-        rows = run_job("Spark", lambda: self._merged_summaries(grid).collect(), _reason_of)
-
-        n_records = 0
-        ranges = defaultdict(list)
-        for number, packed in sorted(rows):
-            if number == _NUMBER_OF_RECORDS:
-                n_records += pickle.loads(packed)
-            else:
-                ranges[number // MOST_RANGES].append(pickle.loads(packed))
-
-        summaries = [summary_of_ranges(ranges[column]) for column in range(grid.low.size)]
-        return Records.of_summaries(summaries, grid, n_rows=n_records)
+        found = collected_summary(self._merged_summaries(grid), grid.low.size)
+        return Records.of_summaries(found.summaries, grid, n_rows=found.n_records)
 
     def _merged_summaries(self, grid):
         """Return a DataFrame with one row for each occupied range of cells."""
-        if self.groups is None:
-            rows = _numbered_columns(self.X)
-            summarized = partial(_summaries_of_rows, grid=grid)
-        else:
-            rows = self._rows_by_person()
-            summarized = partial(_summaries_of_people, grid=grid)
+        of_rows = partial(_summaries_of_rows, grid=grid)
+        of_people = partial(_summaries_of_people, grid=grid)
+        return self.merged(of_rows if self.groups is None else of_people, merge)
 
-        partitions = rows.mapInArrow(_clean(summarized), _SCHEMA_OF_SUMMARIES)
-        return partitions.repartition("number").mapInArrow(_clean(_merged), _SCHEMA_OF_SUMMARIES)
+    def count_categories(self):
+        """Return the number of records with each category, for each column; starts a job."""
+        counts = partial(counts_of_tables, count=_count_of_columns, with_people=self.with_people)
+        return collected_counts(self.merged(counts, sum_of_counts), len(self.features().columns))
+
+    @property
+    def with_people(self):
+        """Whether the records are people."""
+        return self.groups is not None
+
+    def merged(self, summarize, merge):
+        """Return a DataFrame with one row for each number that `summarize` yields.
+
+        `summarize` is a function of the Arrow batches of a partition. Its rows are all features
+        or, with groups, features, label and position, with whole people in each partition. It
+        yields batches of numbers and summaries, and `merge` adds up those with equal numbers.
+        """
+        rows = self._rows_by_person() if self.with_people else numbered_columns(self.X)
+        partitions = rows.mapInArrow(_clean(summarize), _SCHEMA_OF_SUMMARIES)
+        add_up = partial(_merged, merge=merge)
+        return partitions.repartition("number").mapInArrow(_clean(add_up), _SCHEMA_OF_SUMMARIES)
 
     def _rows_by_person(self):
         """Return features, label and position of each row, the rows of a person in one partition.
@@ -196,7 +215,7 @@ class SparkSource:
         label = names.index(self.groups)
         features = [column for column in range(len(names)) if column != label]
 
-        rows = _numbered_columns(self.X)
+        rows = numbered_columns(self.X)
         columns = [functions.col(str(column)) for column in (*features, label)]
         is_missing = columns[-1].isNull()
         if isinstance(self.X.schema.fields[label].dataType, (types.FloatType, types.DoubleType)):
@@ -211,7 +230,7 @@ class SparkSource:
         if row_map.is_sparse:
             raise ValueError(
                 'a Spark DataFrame cannot hold the sparse rows of encode="onehot": set '
-                'encode="onehot-dense" or "ordinal".'
+                'encode="onehot-dense" or "ordinal" (of an encoder sparse_output=False).'
             )
 
     def map_rows(self, row_map):
@@ -220,16 +239,19 @@ class SparkSource:
 
         typed_rows = self.typed_rows()
         rows = row_map.function_on_workers(typed_rows)
-        kind = types.FloatType() if rows.dtype == np.float32 else types.DoubleType()
+        kind = _TYPES_OF_RESULTS.get(rows.dtype.type, types.DoubleType)()
         names = [str(name) for name in row_map.names()]
         schema = types.StructType([types.StructField(name, kind) for name in names])
         mapped = partial(
-            _map_batches, function=row_map.function_on_workers, names=typed_rows.column_names
+            _map_batches,
+            function=row_map.function_on_workers,
+            names=typed_rows.column_names,
+            arrow_type=_ARROW_TYPES[type(kind)],
         )
-        return _numbered_columns(self.X).mapInArrow(mapped, schema)
+        return numbered_columns(self.X).mapInArrow(mapped, schema)
 
 
-def _numbered_columns(X):
+def numbered_columns(X):
     """Return a DataFrame whose columns are called 0, 1, ...; Spark reads dots in names as paths."""
     return X.toDF(*map(str, range(len(X.columns))))
 
@@ -267,26 +289,61 @@ def _summaries_of_rows(batches, grid):
     """Yield the summary of a partition, of which a few rows are in memory at a time."""
     builders = [SummaryBuilder(grid, column) for column in range(grid.low.size)]
     n_rows = 0
-    for table in _tables_of(batches, _ROWS_AT_ONCE):
+    for table in tables_of(batches):
         with np.errstate(all="ignore"):
             columns = readable_columns(read_matrix(checked_table(table)))
             for builder, values in zip(builders, columns, strict=True):
                 builder.add(values)
         n_rows += table.num_rows
 
-    yield from _packed(PartitionSummary(n_rows, [builder.summary() for builder in builders]), grid)
+    yield from packed(PartitionSummary(n_rows, [builder.summary() for builder in builders]), grid)
 
 
 def _summaries_of_people(batches, grid):
     """Yield the summary of a partition of whole people, which is in memory as a whole."""
-    for table in _tables_of(batches, np.inf):
+    for people in tables_of_people(batches):
+        yield from packed(summary_of_people(*people, grid), grid)
+
+
+def counts_of_tables(batches, count, with_people):
+    """Yield the counts of a partition; `count` returns those of a table and its labels, or None."""
+    tables = (
+        tables_of_people(batches) if with_people else ((each, None) for each in tables_of(batches))
+    )
+    totals = merged_counts(count(table, labels) for table, labels, *_ in tables)
+    for column, counts in enumerate(totals):
+        parts = defaultdict(Counter)
+        for label, n_records in counts.items():
+            parts[_part_of(label)][label] = n_records
+        yield _batch_of({column * MOST_RANGES + part: found for part, found in parts.items()})
+
+
+def _count_of_columns(table, labels):
+    return count_columns(table_of_categories(table), labels)
+
+
+def _part_of(label):
+    """Return to which part of the counts of a column a label belongs, the same in all processes."""
+    return crc32(repr(label).encode("utf-8", "surrogatepass")) % MOST_RANGES
+
+
+def sum_of_counts(*counts):
+    (total,) = merged_counts([each] for each in counts)
+    return total
+
+
+def tables_of_people(batches):
+    """Yield the features, the labels and the positions of a partition of whole people, if any."""
+    for table in tables_of(batches, np.inf):
         *features, labels, positions = table.columns
-        partition = pa.Table.from_arrays(features, names=table.column_names[:-2])
-        found = summary_of_people(partition, labels, np.asarray(positions), grid)
-        yield from _packed(found, grid)
+        yield (
+            pa.Table.from_arrays(features, names=table.column_names[:-2]),
+            labels,
+            np.asarray(positions),
+        )
 
 
-def _tables_of(batches, n_rows):
+def tables_of(batches, n_rows=_ROWS_AT_ONCE):
     """Yield tables of about so many rows, the last one of fewer."""
     waiting = []
     n_waiting = 0
@@ -302,24 +359,32 @@ def _tables_of(batches, n_rows):
         yield pa.Table.from_batches(waiting)
 
 
-def _packed(partition, grid):
-    """Yield the number of records, and the ranges of each column, as Arrow batches."""
+def packed(partition, grid):
+    """Yield the number of records, and the ranges of each summary, as Arrow batches.
+
+    A column of the grid may have several summaries, one for each segment.
+    """
     yield _batch_of({_NUMBER_OF_RECORDS: partition.n_records})
-    for column, summary in enumerate(partition.summaries):
-        ranges = ranges_of_summary(summary, grid, column)
-        yield _batch_of({column * MOST_RANGES + number: found for number, found in ranges})
+    n_segments = len(partition.summaries) // grid.low.size
+    for column in range(grid.low.size):
+        ranges = {
+            index * MOST_RANGES + number: found
+            for index in range(column * n_segments, (column + 1) * n_segments)
+            for number, found in ranges_of_summary(partition.summaries[index], grid, column)
+        }
+        yield _batch_of(ranges)
 
 
-def _merged(batches):
+def _merged(batches, merge):
     """Yield the sums of the rows with equal numbers."""
     n_records = 0
     found = defaultdict(list)
     for batch in batches:
-        for number, packed in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        for number, summary in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             if number == _NUMBER_OF_RECORDS:
-                n_records += pickle.loads(packed)
+                n_records += pickle.loads(summary)
                 continue
-            found[number].append(pickle.loads(packed))
+            found[number].append(pickle.loads(summary))
             if len(found[number]) == _MERGED_AT_ONCE:
                 found[number] = [merge(*found[number])]
 
@@ -335,16 +400,45 @@ def _batch_of(values_by_number):
     )
 
 
-def _map_batches(batches, function, names):
+def _map_batches(batches, function, names, arrow_type):
     """Yield the function of the rows of each batch, whose columns get their own names back."""
     for batch in batches:
         if batch.num_rows:
             rows = function(pa.Table.from_batches([batch]).rename_columns(names))
-            columns = [pa.array(values) for values in np.ascontiguousarray(rows.T)]
+            columns = [pa.array(values, arrow_type) for values in np.ascontiguousarray(rows.T)]
             yield pa.RecordBatch.from_arrays(columns, names=list(map(str, range(len(columns)))))
 
 
 # And this in the driver again.
+
+
+def collected_summary(merged, n_summaries):
+    """Return the `PartitionSummary` of all partitions; starts a job."""
+    n_records = 0
+    ranges = defaultdict(list)
+    for number, found in _collected(merged):
+        if number == _NUMBER_OF_RECORDS:
+            n_records += found
+        else:
+            ranges[number // MOST_RANGES].append(found)
+    return PartitionSummary(
+        n_records, [summary_of_ranges(ranges[index]) for index in range(n_summaries)]
+    )
+
+
+def collected_counts(merged, n_columns):
+    """Return the counts of each column in all partitions; starts a job."""
+    totals = [Counter() for _ in range(n_columns)]
+    for number, counts in _collected(merged):
+        if number != _NUMBER_OF_RECORDS:
+            totals[number // MOST_RANGES].update(counts)
+    return totals
+
+
+def _collected(merged):
+    """Return the numbers and the summaries of a DataFrame, in the order of the numbers."""
+    rows = run_job("Spark", merged.collect, _reason_of)
+    return [(number, pickle.loads(summary)) for number, summary in sorted(rows)]
 
 
 def _reason_of(error):
