@@ -490,7 +490,7 @@ def test_wrong_segments_are_refused_before_they_are_paid(spark, labelled):
         ({"by": "list"}, "'list'"),
         ({"by": "day"}, "must hold text, numbers or booleans"),
         ({"by": "who", "groups": "who"}, "by must be the name of one column"),
-        ({"by": "region", "keys": "private"}, "needs eps and delta > 0"),
+        ({"by": "region", "keys": "private"}, "requires eps and delta > 0"),
     ]
     for options, words in cases:
         with pytest.raises(ValueError, match=words):
