@@ -1,7 +1,7 @@
 """Checks of arguments. Messages name the parameter, the rule and the value, but never data.
 
-An argument can be private data by mistake, ``dp_quantiles([0.5], salaries)``, and messages end up
-in logs: a scalar is printed as it is, anything else by its type.
+Users may pass private data by mistake, as in ``dp_quantiles([0.5], salaries)``, and messages end up
+in logs. So a message shows a scalar as it is, and only the type of anything else.
 """
 
 import math
@@ -15,7 +15,7 @@ from dpq_sklearn.dates import ColumnKind, days_of_scalar, kind_of_scalar
 UNBOUNDED = (-math.inf, math.inf)
 MOST_DECIMALS = 15
 
-# Without two bounds the scale of the numbers ends at two to this power, and holds every 64-bit
+# Without two bounds, the range of the numbers ends at two to this power. It includes every 64-bit
 # integer.
 LARGEST_EXPONENT = 64
 
@@ -26,7 +26,7 @@ _LONGEST_TEXT = 200
 
 
 def shown(value):
-    """Return a scalar or a short text as it is written, of other things the type and shape."""
+    """Return a scalar or a short text as it is written, and type and shape of other objects."""
     if isinstance(value, np.generic):
         value = value.item()  # 3 and not np.int64(3)
 
@@ -61,10 +61,10 @@ def checked_delta(value):
 
 
 def checked_bounds(bounds, kind=None):
-    """Return `bounds` as two floats, infinite for None, or raise a ValueError that says why not.
+    """Return `bounds` as two floats, with infinity for None, or raise a ValueError.
 
     Dates become days since 1970-01-01. The `kind` of the column decides whether the bounds must be
-    numbers, dates or durations; None if it is not known.
+    numbers, dates or durations. It is None if the kind is not known.
     """
     if bounds is None:
         return UNBOUNDED
@@ -114,12 +114,12 @@ def _check_kind_of_bounds(bounds, ends, kind):
 
 
 def _finite_end(end):
-    """Return a bound as a float: a date in days since 1970-01-01, and NaN if it is neither."""
+    """Return a bound as a float, a date in days since 1970-01-01, or NaN for other objects."""
     return _finite(end) if kind_of_scalar(end) is ColumnKind.NUMBER else days_of_scalar(end)
 
 
 def _bounds_in_words(bounds):
-    """Return wrong bounds as a message shows them: numbers as they are, else types."""
+    """Return wrong bounds as a text for messages: numbers as they are, types of other objects."""
     is_short = isinstance(bounds, (tuple, list)) and len(bounds) <= 4
     if is_short and any(kind_of_scalar(end) is not ColumnKind.NUMBER for end in bounds):
         return f"({', '.join(type(end).__name__ for end in bounds)})"
@@ -129,7 +129,7 @@ def _bounds_in_words(bounds):
 
 
 def checked_decimals(decimals):
-    """Return `decimals` as an int, or None, or raise a ValueError that says why not."""
+    """Return `decimals` as an int or None, or raise a ValueError."""
     if decimals is None:
         return None
     is_int = isinstance(decimals, Integral) and not isinstance(decimals, (bool, np.bool_))
@@ -142,7 +142,7 @@ def checked_decimals(decimals):
 
 
 def _finite(value):
-    """Return a finite real number as a float, and NaN for all else."""
+    """Return a finite real number as a float, and NaN for anything else."""
     if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
         return math.nan
     try:
@@ -155,7 +155,7 @@ def checked_probabilities(given, name):
     """Return numbers strictly between 0 and 1 as a float array of the shape of `given`."""
     probabilities = real_numbers(given)
     if probabilities.size == 0 or not np.all((probabilities > 0) & (probabilities < 1)):
-        # The same words whatever the numbers are: they may be data by mistake.
+        # The text does not depend on the numbers, because they may be data by mistake.
         raise ValueError(
             f"{name} must be numbers strictly between 0 and 1, got {shown(given)}. A minimum or "
             "maximum is the value of a single record, so it cannot be released: use 0.01 and 0.99, "
@@ -167,7 +167,7 @@ def checked_probabilities(given, name):
 
 
 def checked_whole(value, name, least=1):
-    """Return a whole number, which may be written as 1e4, as an int."""
+    """Return a whole number as an int. Floats such as 1e4 are accepted."""
     is_whole = isinstance(value, Real) and not isinstance(value, bool) and value % 1 == 0
     if not is_whole or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {shown(value)}.")
@@ -175,7 +175,7 @@ def checked_whole(value, name, least=1):
 
 
 def real_numbers(given):
-    """Return real numbers as an array of floats, and an empty one for anything else."""
+    """Return real numbers as an array of floats, or an empty array for anything else."""
     try:
         array = np.asarray(given)
     except ValueError:  # rows of different lengths
@@ -188,7 +188,7 @@ def real_numbers(given):
 
 
 def checked_random_state(random_state):
-    """Return `random_state`, or raise a ValueError that says what it may be."""
+    """Return `random_state` if it is valid, or raise a ValueError."""
     is_int = isinstance(random_state, Integral) and not isinstance(random_state, bool)
     is_seed = is_int and random_state >= 0
     if random_state is None or is_seed or isinstance(random_state, np.random.RandomState):

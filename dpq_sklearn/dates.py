@@ -1,11 +1,11 @@
 """Dates and durations as numbers: days since 1970-01-01, or lengths in days.
 
-A release works with floats. Columns and bounds become numbers on the way in, and released numbers
-become dates again on the way out. The unit is that of matplotlib's date axes.
+A release works with floats. Columns and bounds become numbers before a release, and released
+numbers become dates again. The unit is the same as on matplotlib's date axes.
 
-The dtype of a column decides what it holds, as for numbers. Instants with a time zone are
-compared in UTC. Nothing here depends on the cells of other rows, and the map from instants to
-numbers is monotone, so ranks stay what they are.
+The dtype of a column decides whether it holds dates. Instants with a time zone are compared in UTC.
+The number of a date does not depend on other rows, and the map from instants to numbers is
+monotone, so the ranks do not change.
 """
 
 import math
@@ -17,19 +17,19 @@ import numpy as np
 
 MICROSECONDS_IN_A_DAY = 86_400_000_000
 
-# How many of each of NumPy's units a day has.
+# The number of NumPy's units in a day.
 _UNITS_IN_A_DAY = {"h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000, "us": MICROSECONDS_IN_A_DAY}
 _UNITS_IN_A_DAY |= {"ns": 1000 * MICROSECONDS_IN_A_DAY, "ps": 10**6 * MICROSECONDS_IN_A_DAY}
 _WHOLE_DAYS = ("Y", "M", "W", "D")
 
-# The years 1 to 9999, which all libraries can show, in days since 1970-01-01. Durations have the
-# same limits.
+# All libraries can show the years 1 to 9999. These are their first and last day, in days since
+# 1970-01-01. Durations have the same limits.
 _FIRST_DAY = -719_162.0
 _LAST_DAY = 2_932_896.0
 
 
 class ColumnKind(Enum):
-    """What the numbers of a column stand for."""
+    """The kind of values that a column holds."""
 
     NUMBER = "numbers"
     DATE = "whole days"
@@ -38,17 +38,17 @@ class ColumnKind(Enum):
 
     @property
     def of_scalars(self):
-        """What a single value is: dates with and without times are one kind then."""
+        """The kind of a single value, for which dates with and without times are the same."""
         return ColumnKind.INSTANT if self is ColumnKind.DATE else self
 
     @property
     def in_words(self):
-        """What messages call the values."""
+        """The name of the values in messages."""
         return self.of_scalars.value
 
 
 def kind_of(dtype):
-    """Return what a dtype of NumPy, pandas, polars or Arrow holds; numbers unless it is known."""
+    """Return the kind of a dtype of NumPy, pandas, polars or Arrow. Unknown dtypes are numbers."""
     if isinstance(dtype, np.dtype):
         return _kind_in_numpy(dtype)
 
@@ -78,10 +78,9 @@ def is_date_type(dtype):
 
 
 def days_of(dates):
-    """Return an array of `datetime64` or `timedelta64` as floats, NaN where a date is missing.
+    """Return an array of `datetime64` or `timedelta64` as floats, with NaN for missing dates.
 
-    The same instant has the same number in all units. What is shorter than a microsecond is cut
-    off.
+    An instant has the same number in all units. Fractions of a microsecond are truncated.
     """
     dates = np.asarray(dates, dtype=dates.dtype.newbyteorder("="))
     unit, n_units = np.datetime_data(dates.dtype)
@@ -100,7 +99,7 @@ def days_of(dates):
 
 
 def _in_microseconds(counts, unit):
-    """Return whole microseconds of less than a day, given in another unit."""
+    """Return counts of a unit, less than a day each, as whole microseconds."""
     per_day = _UNITS_IN_A_DAY[unit]
     if per_day > MICROSECONDS_IN_A_DAY:
         return counts // (per_day // MICROSECONDS_IN_A_DAY)
@@ -131,7 +130,7 @@ def _rounded(days, kind):
 
 
 def _distinct(counts, days):
-    """Return counts of which each is larger than the one before if its number of days is."""
+    """Return the counts, increased so that they ascend strictly where the numbers of days do."""
     if counts.ndim != 1:
         return counts
     for index in range(1, counts.size):
@@ -141,7 +140,10 @@ def _distinct(counts, days):
 
 
 def nearest_dates(days, kind):
-    """Return released numbers of days as dates: of whole days the nearest ones, NaN as NaT."""
+    """Return released numbers of days as dates, rounded to whole days if the kind is DATE.
+
+    NaN becomes NaT.
+    """
     days = np.asarray(days, dtype=np.float64)
     is_known = ~np.isnan(days)
     numbers = np.where(is_known, days, 0.0)
@@ -201,12 +203,12 @@ def exported_days(values):
 
 
 def numbers_of(values):
-    """Return an array of released values as floats: dates as days, numbers as they are."""
+    """Return an array of released values as floats. Dates become days."""
     return days_of(values) if values.dtype.kind in "mM" else values
 
 
 def dates_in_list(given):
-    """Return a list or an array of dates or durations as an array, None if it is none of these."""
+    """Return dates or durations in a list or an array as an array, or None for other objects."""
     if hasattr(given, "to_numpy"):  # a Series or an Index
         given = given.to_numpy()
     if isinstance(given, np.ndarray):
@@ -220,7 +222,7 @@ def dates_in_list(given):
 
 
 def kind_of_scalar(thing):
-    """Return what a bound is: a date, a duration, or a number if it is nothing of both."""
+    """Return the kind of a bound: a date, a duration, or a number for any other object."""
     if isinstance(thing, (date, np.datetime64)):  # also datetimes and Timestamps of pandas
         return ColumnKind.INSTANT
     if isinstance(thing, (timedelta, np.timedelta64)):
@@ -229,9 +231,9 @@ def kind_of_scalar(thing):
 
 
 def days_of_scalar(thing):
-    """Return a date or a duration as a float, NaN if it is missing or has no fixed length.
+    """Return a date or a duration as a float, or NaN if it is missing or has no fixed length.
 
-    Without a time zone it is in UTC.
+    A date without a time zone is in UTC.
     """
     if isinstance(thing, datetime) and getattr(thing, "tzinfo", None) is not None:
         thing = thing.astimezone(UTC).replace(tzinfo=None)

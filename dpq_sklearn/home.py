@@ -1,16 +1,17 @@
-"""Where the project is at home, in one place: whoever publishes it sets these two addresses.
+"""The addresses of the documentation and of the repository. Set both when you publish the project.
 
-As long as an address is empty nothing links there: not the package's page on an index, not the "?"
-beside an estimator's name in a notebook, not the site.
+An empty address makes no links: the package's page on an index, the "?" next to an estimator's name
+in a notebook and the site then leave the link out.
 """
 
-#: where the site is served that docs/ is built to, such as "https://example.org/dpq_sklearn"
+#: the address of the documentation that is built from docs/, such as
+#: "https://example.org/dpq_sklearn"
 DOCUMENTATION = ""
-#: the repository, such as "https://example.org/team/dpq_sklearn"
+#: the address of the repository, such as "https://example.org/team/dpq_sklearn"
 SOURCE = ""
 
 
 def template_of_doc_links(documentation):
-    """Return the address of an estimator's page, with what scikit-learn fills in, or ""."""
+    """Return scikit-learn's template for the address of an estimator's page, or an empty text."""
     page = "{estimator_module}.{estimator_name}.html"
     return documentation and f"{documentation}/generated/{page}"

@@ -1,10 +1,10 @@
-"""Packages that only some functions need."""
+"""Imports of optional packages."""
 
 import importlib
 
 
 def optional_module(module, what, requirement):
-    """Import a module that only `what` needs, or say how to get it."""
+    """Return an optional module that `what` needs, or raise an error with the way to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

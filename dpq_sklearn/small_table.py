@@ -7,10 +7,10 @@ from dpq_sklearn.optional import optional_module
 
 
 class SmallTable(dict):
-    """Columns of equal length by name, with optional labels of the rows.
+    """A dict of columns of equal length, with optional labels of the rows.
 
-    ``table["name"]`` is a column, ``table[["name", "other"]]`` a table of some columns, and
-    `to_pandas` makes a DataFrame of it.
+    ``table["name"]`` is a column, and ``table[["name", "other"]]`` is a table of some columns.
+    `to_pandas` converts the table to a DataFrame.
     """
 
     def __init__(self, columns, labels=None):
@@ -28,7 +28,7 @@ class SmallTable(dict):
         return list(self)
 
     def to_pandas(self):
-        """Return the table as a DataFrame of pandas, which must be installed.
+        """Return the table as a pandas DataFrame, which requires pandas.
 
         Returns
         -------
@@ -43,7 +43,7 @@ class SmallTable(dict):
         Parameters
         ----------
         index : bool, default=True
-            Whether to begin with the labels of the rows, if there are some.
+            Whether to print the labels of the rows, if there are any.
 
         Returns
         -------
@@ -52,7 +52,7 @@ class SmallTable(dict):
         return text_table(self._rows(with_labels=index), str.rjust)
 
     def _rows(self, with_labels):
-        """Return the texts of all cells in rows, the names of the columns first."""
+        """Return the texts of all cells, row by row. The first row has the names of the columns."""
         columns = [[str(name), *_texts(values)] for name, values in self.items()]
         if with_labels and self.labels is not None:
             columns.insert(0, ["", *map(str, self.labels)])
@@ -67,6 +67,6 @@ class SmallTable(dict):
 
 
 def _texts(values):
-    """Return the cells of a column as texts, floats with few digits."""
+    """Return the cells of a column as texts, with up to six significant digits of floats."""
     cells = values.tolist() if isinstance(values, np.ndarray) else values
     return [f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in cells]

@@ -1,4 +1,4 @@
-"""Budgets of mechanisms and of whole releases, and how much of them rounding errors take."""
+"""Budgets of mechanisms and of whole releases, with a reserve for rounding errors."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from dpq_sklearn.checks import checked_delta, checked_positive, shown
 # docs/privacy.md. The log ratio for two datasets is then off by at most twice that, and the range
 # of the log ratios by at most four times, which every composition reserves.
 DRAW_ERROR = 2.0**-39
-# The budget of a release if nobody gives one.
+# The default budget of a release.
 DEFAULT_EPS = 1.0
 # Covers the rounding of sums, products and square roots of public numbers in compositions.
 ROUNDING = 2.0**-16
@@ -102,7 +102,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class TotalBudget:
-    """The budget of a whole release: eps, (eps, delta) or rho; eps=1 if neither is given."""
+    """The budget of a whole release: eps, (eps, delta) or rho. The default is eps=1."""
 
     eps: float | None = None
     delta: float = 0.0
@@ -134,7 +134,7 @@ class TotalBudget:
 
 
 def _rounding_cost(budget: Budget, n_draws: int, error: float) -> float:
-    """Return how much the errors of `n_draws` draws can add to a cost, in the budget's unit.
+    """Return the most that the errors of `n_draws` draws can add to a cost, in the budget's unit.
 
     With e_i the eps of draw i and w_i the weight of a record in it, rounding makes the cost
     sum(w_i e_i + 4k), or in zCDP sum((w_i e_i + 4k)^2 / 8), where k is the error of one draw. The

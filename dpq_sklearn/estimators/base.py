@@ -1,4 +1,4 @@
-"""What every private transformer needs: a budget, a ledger, people, containers and an export."""
+"""Base class of all private transformers: budget, ledger, people, containers and export."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -50,7 +50,7 @@ from dpq_sklearn.releases.release import pay, release
 def _hiding_unknown_keywords(fit):
     """Remove ``**unknown`` from the signature that `help` and scikit-learn see.
 
-    A wrapper would add a frame that holds the data.
+    A wrapper function would add a stack frame that holds the data.
     """
     whole = signature(fit)
     named = [each for each in whole.parameters.values() if each.kind is not each.VAR_KEYWORD]

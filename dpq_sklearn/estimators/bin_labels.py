@@ -1,4 +1,4 @@
-"""Labels of bins: which values `transform` puts into each, from the private edges alone."""
+"""Labels of bins: the interval of the values that `transform` puts into each bin."""
 
 from collections import Counter
 
@@ -8,16 +8,16 @@ from dpq_sklearn.estimators.binning import next_float32
 
 
 def labels_of_bins(edges):
-    """Return a label for each of the bins that ascending inner edges make, such as "[20, 26)".
+    """Return a label such as "[20, 26)" for each bin, given the ascending inner edges.
 
-    No two are equal: bins between equal edges, which hold no value, get their number as well.
+    The labels are distinct: the label of an empty bin between equal edges ends with its number.
     """
     openings = ["(-inf"]
     closings = []
     previous = None
 
     for edge in edges:
-        # The next float only sets the value before it apart, in a bin of its own.
+        # An edge at the next float gives the previous edge's value a bin of its own.
         if previous is not None and _is_next_float(edge, previous):
             closings.append(f"{_in_words(previous)}]")
             openings.append(f"({_in_words(previous)}")
@@ -36,14 +36,14 @@ def _is_next_float(edge, previous):
 
 
 def _in_words(edge):
-    """Return an edge as text: a date without a time if it is midnight, a number in few digits."""
+    """Return an edge as text: dates at midnight without a time, numbers with few digits."""
     if edge.dtype.kind == "f":
         return _few_digits(edge)
     return str(edge.item()).removesuffix(" 00:00:00")
 
 
 def _few_digits(number):
-    """Return a float in the fewest digits that mean it: 20000, and not 20000.0."""
+    """Return the shortest text of a float, 20000 instead of 20000.0."""
     return repr(float(number) + 0.0).removesuffix(".0")  # no negative zero
 
 

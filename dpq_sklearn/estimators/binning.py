@@ -1,4 +1,4 @@
-"""Binning: values to bin numbers, bin numbers to indicators, and back; in threads, by blocks."""
+"""Binning: from values to bin numbers and indicators, and back, in threads and block by block."""
 
 import math
 from itertools import pairwise
@@ -10,7 +10,8 @@ from dpq_sklearn.reading.threads import blocks_of_rows, in_threads
 
 # The values of a block stay in the cache while they are compared with every edge.
 _VALUES_PER_BLOCK = 2**17
-# Up to so many edges, counting the edges below a value beats searching: no branch to mispredict.
+# Up to this number of edges, counting the edges below a value is faster than a binary search,
+# because there are no branches to mispredict.
 _MOST_COUNTED_EDGES = 64
 
 
@@ -22,10 +23,10 @@ def edges_of_values(values, bounds, decimals):
 
 
 def with_outer_edges(inner, bounds):
-    """Return the inner edges with one more at each end: the bound, or a bin's width away.
+    """Return the inner edges with an outer edge at each end: the bound, or one bin width away.
 
-    Infinite bounds are none. A single inner edge tells no width: an open end is as far from
-    it as the bound at the other end is or, without any bound, as zero is.
+    An infinite bound is a missing bound. With a single inner edge, a missing bound is replaced by a
+    number as far from the edge as the other bound or, without bounds, as far from it as zero.
     """
     low, high = bounds
     values = inner.tolist()
@@ -43,19 +44,19 @@ def with_outer_edges(inner, bounds):
 
 
 def _without_last_bits(edge, width):
-    """Return the sum of an edge and a width as few digits as these have: 6.78, not 6.7800001."""
+    """Return an outer edge without the rounding error of its sum: 6.78, not 6.7800001."""
     if not 0 < width < np.inf:
         return edge
     return round(edge, 9 - math.floor(math.log10(width)))
 
 
 def with_equal_ones_apart(inner, bounds, decimals):
-    """Return ascending inner edges, the last of several equal ones moved to the next point.
+    """Return ascending inner edges, with the last of several equal edges moved to the next point.
 
-    A value at an edge is in the bin above. So a value on which several edges lie, and the values
-    just above it, would share a bin, and the bins between these edges would be empty. The next
-    point is the next one of the declared precision, but at least the next float32: rows and
-    exported edges may be float32. An edge at the upper bound has nothing above it.
+    A value at an edge is in the bin above. If several edges were equal, the bins between them would
+    be empty, and the repeated value would share a bin with larger values. The next point is the
+    next number of the declared precision, but at least the next float32, because rows and exported
+    edges may be float32. An edge at the upper bound is not moved.
     """
     is_repeated = inner[1:] == inner[:-1]
     if not is_repeated.any():
@@ -72,9 +73,10 @@ def with_equal_ones_apart(inner, bounds, decimals):
 
 
 def next_float32(values: np.ndarray) -> np.ndarray:
-    """Return the next float32 above each value and its float32, none of them subnormal.
+    """Return the next float32 above each value and above its rounding to float32.
 
-    Some processors read subnormal numbers as zero. Beyond float32 it is the next float.
+    Subnormal numbers are skipped, because some processors read them as zero. Beyond the range of
+    float32, the result is the next float64.
     """
     with np.errstate(over="ignore", under="ignore"):
         following = np.nextafter(values.astype(np.float32), np.float32(np.inf)).astype(np.float64)
@@ -84,15 +86,15 @@ def next_float32(values: np.ndarray) -> np.ndarray:
 
 
 def bin_numbers(X, edges, offsets, *, missing, dtype, n_jobs):
-    """Return for each value the number of its bin plus the offset of its feature.
+    """Return the number of the bin of each value, plus the offset of its feature.
 
     The inner `edges` of each feature are ascending, and a value at an edge is in the bin above.
-    NaN become `missing`. The result has the shape of `X`, (n_rows, n_features).
+    NaN becomes `missing`. The result has the shape of `X`, (n_rows, n_features).
     """
     numbers = np.empty(X.shape, dtype=dtype)
     offsets = np.asarray(offsets, dtype=dtype)[:, None]
 
-    # The first edges of all features, the second ones, and so on; NaN if there is none.
+    # levels[i] has edge i of each feature, or NaN if the feature has fewer edges.
     levels = np.full((max(map(len, edges)), len(edges), 1), np.nan)
     for index, edges_of_feature in enumerate(edges):
         levels[: edges_of_feature.size, index, 0] = edges_of_feature
@@ -120,7 +122,7 @@ def bin_numbers(X, edges, offsets, *, missing, dtype, n_jobs):
 def sparse_indicators(numbers, n_indicators, dtype):
     """Return a sparse matrix of shape (n_rows, n_indicators) with ones at the numbers of each row.
 
-    `numbers` has the shape (n_rows, n_features); negative ones are missing.
+    `numbers` has the shape (n_rows, n_features). Negative numbers are missing values.
     """
     n_rows, n_features = numbers.shape
     if numbers.min(initial=0) >= 0:
@@ -131,14 +133,14 @@ def sparse_indicators(numbers, n_indicators, dtype):
         indices = numbers[present]
         row_ends = np.concatenate(([0], np.cumsum(present.sum(axis=1))))
 
-    if indices.size < 2**31:  # else SciPy takes wider indices for all
+    if indices.size < 2**31:  # otherwise SciPy needs 64-bit indices
         row_ends = row_ends.astype(np.int32)
     ones = np.ones(indices.size, dtype=dtype)
     return sparse.csr_array((ones, indices, row_ends), shape=(n_rows, n_indicators))
 
 
 def bins_of_indicators(X, offsets):
-    """Return the bin numbers of rows of indicators, NaN where a feature has none."""
+    """Return the bin numbers of rows of indicators, NaN if a feature has no indicator."""
     bins = np.empty((X.shape[0], len(offsets) - 1))
     for index, (start, stop) in enumerate(pairwise(offsets)):
         indicators = X[:, start:stop]
@@ -150,7 +152,7 @@ def bins_of_indicators(X, offsets):
 
 
 def bin_centres(bins, edges, dtype):
-    """Return the centre of each bin, given all edges of each feature; NaN stays NaN."""
+    """Return the centre of each bin, given all edges of each feature. NaN stays NaN."""
     centres = np.full(bins.shape, np.nan, dtype=dtype)
     for index, edges_of_feature in enumerate(edges):
         present = ~np.isnan(bins[:, index])

@@ -1,4 +1,4 @@
-"""scikit-learn's side: its private names, what differs between its versions, and its checks."""
+"""Access to scikit-learn: private names, differences between its versions, and its checks."""
 # ruff: noqa: F401
 
 import sys
@@ -19,9 +19,10 @@ except ImportError:  # pragma: no cover
 
 
 def is_seeding_an_ensemble():
-    """Return whether an ensemble of scikit-learn is giving seeds to its estimators right now.
+    """Return whether the caller was called by an ensemble that sets seeds of its estimators.
 
-    Its function `_set_random_states` calls `set_params` as anyone does, so only the frames tell.
+    scikit-learn's `_set_random_states` calls `set_params` without a mark, so the function searches
+    the call stack.
     """
     frame = sys._getframe(1)
     while frame is not None:
@@ -32,14 +33,14 @@ def is_seeding_an_ensemble():
 
 
 def output_container(estimator):
-    """Return what `set_output`, or scikit-learn's configuration, says that `transform` returns."""
+    """Return the kind of output of `transform`, set by `set_output` or `sklearn.set_config`."""
     return _get_output_config("transform", estimator)["dense"]
 
 
 class _NamesOfPolars:
-    """The shape and the names of a polars frame, for scikit-learn that asks by `__dataframe__`.
+    """The shape and the column names of a polars DataFrame, for older versions of scikit-learn.
 
-    polars has that method no more, and older versions of scikit-learn know no other way.
+    They read the names by `__dataframe__`, a method that polars has removed.
     """
 
     def __init__(self, X):
@@ -54,7 +55,7 @@ class _NamesOfPolars:
 
 
 def check_names(estimator, X, *, reset):
-    """Check, or with `reset` store, the number of the features and their names."""
+    """Check the number and the names of the features, or store them with ``reset=True``."""
     if library_of(X) == "polars" and _get_feature_names(X) is None:
         X = _NamesOfPolars(X)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -63,7 +64,7 @@ def check_names(estimator, X, *, reset):
 def checked_matrix(table, n_columns=None, **options):
     """Return a checked table as a matrix of floats, after scikit-learn's checks of its shape.
 
-    `options` are those of scikit-learn's `check_array`.
+    `options` are passed to scikit-learn's `check_array`.
     """
     options = {"dtype": (np.float64, np.float32), "ensure_all_finite": False} | options
     with np.errstate(all="ignore"):
@@ -75,9 +76,10 @@ def checked_matrix(table, n_columns=None, **options):
 
 
 def drop_categories(encoder, positions):
-    """Drop the category at a position of each feature of a fitted OneHotEncoder; None drops none.
+    """Drop the category at the given position of each feature of a fitted OneHotEncoder.
 
-    scikit-learn itself drops a category of every feature, or of none.
+    None drops no category of a feature. scikit-learn itself drops a category of every feature, or
+    of no feature.
     """
     encoder._drop_idx_after_grouping = encoder.drop_idx_ = np.array(positions, dtype=object)
     encoder._n_features_outs = encoder._compute_n_features_outs()

@@ -192,7 +192,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
     def _draft(self):
         output = compat.output_container(self)
         if self.encode == "onehot" and output != "default":
-            # As scikit-learn says in `transform`, but before the budget is spent.
+            # scikit-learn raises this error in `transform`, but by then the budget is spent.
             raise ValueError(
                 "The transformer outputs a scipy sparse matrix. encode must be 'onehot-dense' or "
                 f"'ordinal' for transform_output={output!r}, got 'onehot'."
@@ -265,7 +265,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
 
     def _shares_below_edges(self):
         """Return the share of the rows below each inner edge, NaN for edges of equal width."""
-        if getattr(self, "strategy", "quantile") == "uniform":  # old pickles do not have it
+        if getattr(self, "strategy", "quantile") == "uniform":  # old pickles have no strategy
             return [np.full(n_bins - 1, np.nan) for n_bins in self.n_bins_]
         return list(map(shares_below_edges, self.rank_error_))
 
@@ -313,7 +313,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return compat.as_configured_sparse(indicators)
 
     def _indicator_offsets(self):
-        """Return where the indicators of each feature begin, and the width of all."""
+        """Return the first indicator column of each feature, and the number of all columns."""
         return np.concatenate(([0], np.cumsum(self.n_bins_)))
 
     def _inverse_transform_rows(self, X):
@@ -437,6 +437,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return self._exported(steps)
 
     def _imputer_below_all_edges(self):
+        """Return a fitted imputer with a fill value below every edge: it falls into the first bin."""
         imputer = SimpleImputer(strategy="constant", fill_value=float(np.finfo(np.float32).min))
         return imputer.fit(np.zeros((1, self.n_features_in_)))
 
@@ -448,7 +449,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
             dtype=np.float64,  # the encoder would keep a numpy.dtype, which skops does not trust
             subsample=None,
         )
-        # Fitting something of the right shape sets all that is not the edges.
+        # A fit to rows of the right shape sets all attributes, and the edges are replaced below.
         plain.fit(np.stack((np.zeros(self.n_features_in_), self.n_bins_.astype(np.float64))))
 
         plain.set_params(strategy=self._plain_strategy(), dtype=self.dtype)
@@ -457,7 +458,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return plain
 
     def _plain_strategy(self):
-        """Return the strategy of scikit-learn's class: quantiles unless some edges are not."""
+        """Return "quantile" if all edges are quantiles, and "uniform" otherwise."""
         is_quantile = all(np.isfinite(each).all() for each in self._shares_below_edges())
         return "quantile" if is_quantile else "uniform"
 

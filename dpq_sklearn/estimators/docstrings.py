@@ -8,10 +8,10 @@ _ENTRY = re.compile(r"^(?=\S)", re.MULTILINE)
 
 
 def inherit_docstring(cls):
-    """Complete the docstring of a class by the parameters that its base class documents.
+    """Add the parameters, attributes and notes of the base class to the docstring of a class.
 
-    Parameters are listed in the order of the signature, inherited attributes follow the class's
-    own, and its own notes follow the inherited ones.
+    Parameters follow the order of the signature. The attributes of the class come before the
+    inherited attributes, and its notes come after the inherited notes.
     """
     if not vars(cls).get("__doc__"):  # a user's subclass, or Python runs without docstrings
         return
@@ -41,13 +41,13 @@ def _parameters(cls):
 
 
 def _sections(docstring):
-    """Return what stands before the first section, and the text of each section by its title."""
+    """Return the text before the first section, and a dict from titles to texts of sections."""
     text, *rest = _SECTION.split(docstring)
     pairs = zip(rest[::2], rest[1::2], strict=True)
     return text.strip(), {title: body.strip() for title, body in pairs}
 
 
 def _entries(sections, title):
-    """Return the entries of a section by their names; an entry begins without indentation."""
+    """Return a dict from names to entries of a section. An entry begins without indentation."""
     entries = filter(None, map(str.rstrip, _ENTRY.split(sections.get(title, ""))))
     return {entry.partition(" : ")[0]: entry for entry in entries}

@@ -1,4 +1,4 @@
-"""to_sklearn: a fitted estimator without a trace of this package, whatever it is made of."""
+"""to_sklearn: private transformers inside a fitted estimator become those of scikit-learn."""
 
 from copy import deepcopy
 
@@ -9,31 +9,34 @@ from dpq_sklearn.estimators.base import PrivateTransformer
 
 
 def to_sklearn(estimator):
-    """Return a copy of a fitted estimator in which all private transformers are plain ones.
+    """Return a copy of a fitted estimator with transformers of scikit-learn only.
 
-    The copy needs no dpq_sklearn where it is used. It is as private as the estimator.
+    The copy can be used without dpq_sklearn. It has the same privacy guarantee as the estimator.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted Pipeline, ColumnTransformer, FeatureUnion or another estimator with private
-        transformers inside, or such a transformer. Of a search it is the best estimator.
+        A fitted private transformer, or a fitted Pipeline, ColumnTransformer, FeatureUnion or other
+        estimator that contains private transformers. Of a fitted search, the best estimator is
+        converted.
 
     Returns
     -------
     plain : estimator
-        Transformers that are fitted have the private numbers. Those that are not, such as the
-        parameters of a ColumnTransformer, become scikit-learn's with the same settings.
+        The copy. Each fitted private transformer becomes the corresponding transformer of
+        scikit-learn with the private numbers. Each unfitted private transformer, such as in the
+        parameters of a ColumnTransformer, becomes an unfitted transformer with the same settings.
 
     Notes
     -----
-    scikit-learn's KBinsDiscretizer raises on missing values, which :class:`DPKBinsDiscretizer`
-    keeps. ``DPKBinsDiscretizer.to_sklearn(missing="first_bin")`` puts them into the first bin.
+    scikit-learn's KBinsDiscretizer raises an error for missing values, which
+    :class:`DPKBinsDiscretizer` accepts. To put them into the first bin, call
+    ``DPKBinsDiscretizer.to_sklearn(missing="first_bin")``.
 
     See Also
     --------
-    DPKBinsDiscretizer : Has a method of this name, as all transformers do.
-    privacy_of : What a whole estimator has cost.
+    DPKBinsDiscretizer : Has a method `to_sklearn`, as all transformers of this package do.
+    privacy_of : Return the privacy loss of a whole estimator.
 
     Examples
     --------
@@ -51,7 +54,7 @@ def to_sklearn(estimator):
     check_is_fitted(estimator)
     estimator = getattr(estimator, "best_estimator_", estimator)
 
-    # `deepcopy` takes what is in its memo for a copy that is made already.
+    # `deepcopy` uses the objects in its memo instead of making copies.
     plain_by_id = {id(private): _plain(private) for private in _private_inside(estimator)}
     return deepcopy(estimator, plain_by_id)
 
@@ -64,7 +67,7 @@ def _plain(private):
 
 
 def _with_the_same_settings(plain, private):
-    """Set those parameters of a plain transformer that the private one has, too."""
+    """Copy the parameters that both transformers have to the plain transformer."""
     settings = private.get_params(deep=False)
     shared = {name: settings[name] for name in plain.get_params(deep=False) if name in settings}
     shared.pop("random_state", None)
@@ -74,16 +77,16 @@ def _with_the_same_settings(plain, private):
 
 
 def _is_ours(value):
-    """Return whether scikit-learn gives a value of a parameter another meaning, or none."""
+    """Return whether only this package knows this value of a parameter."""
     return isinstance(value, str) and value in ("auto", "private")
 
 
 def _private_inside(thing, seen=None):
-    """Return all private transformers that can be reached, each once."""
+    """Return all private transformers inside an object, each of them once."""
     seen = {} if seen is None else seen
     if id(thing) in seen:
         return []
-    seen[id(thing)] = thing  # and keep it: an id may be used again
+    seen[id(thing)] = thing  # keeps the object alive, so that its id is not used again
     if isinstance(thing, PrivateTransformer):
         return [thing]
 

@@ -1,7 +1,7 @@
-"""The warning after a noisy fit, and the advice that `quality_report` gives about it.
+"""The warning after a noisy fit, and the advice of `quality_report`.
 
 Both depend on released numbers and public facts only. The text of a warning depends on its cause
-and on the parameters of the transformer, but not on released numbers: Python shows equal warnings
+and on the parameters of the transformer, but not on released numbers. Python shows equal warnings
 of one line once, so the many fits of a search warn once. The numbers are in `quality_report`.
 """
 
@@ -40,11 +40,11 @@ def warn_if_noisy(released, errors, fewer, others):
     """Warn if edges are expected to be more than half a bin off, or do not separate rows.
 
     `errors` are the expected errors of the edges of each feature, in bins. `fewer` maps names for
-    smaller numbers of quantiles that a user may request, ascending, to the probabilities of these
-    quantiles. `others` maps steps of one transformer alone to how many times they help.
+    smaller numbers of quantiles that a user may request, in ascending order, to the probabilities
+    of these quantiles. `others` maps remedies of one transformer to factors of improvement.
     """
     plan = released.plan
-    # Features with exact edges beside the private ones were planned for noise.
+    # A feature with exact and private edges expects noise, so it does not count.
     is_private = [column.share_of_private_edges == 1 for column in plan.request.columns]
 
     if any(is_private) and errors[is_private].mean() > TOO_FAR_OFF:
@@ -63,7 +63,7 @@ def warn_if_noisy(released, errors, fewer, others):
 
 
 def _about_equal_edges(values, grid):
-    """Return why edges do not separate rows, and what would help; empty if they do."""
+    """Return a text why edges do not separate rows, and what to do. It is empty if they do."""
     on_a_bound, on_an_open_end = n_piled_up(values, grid)
     sentences = []
 
@@ -90,16 +90,16 @@ def _about_equal_edges(values, grid):
 
 
 def n_piled_up(values, grid):
-    """Return how many features have all of their edges, two or more, on one end of their range.
+    """Return the number of features with all edges (two or more) at one end of the range.
 
-    The first number is for ends that are bounds, the second for open ones.
+    The first number counts the features at a bound, the second the features at an open end.
     """
     is_bound, is_open = are_piled_up(values, grid)
     return np.count_nonzero(is_bound), np.count_nonzero(is_open)
 
 
 def are_piled_up(values, grid):
-    """Return which features have all of their edges on one end: a bound, or an open end."""
+    """Return masks of the features with all edges at a bound, and with all edges at an open end."""
     extremes = _extremes(values)
     lowest, highest = grid.cells_of(extremes, slice(None))
     is_several = np.array([edges.size > 1 for edges in values])
@@ -107,13 +107,13 @@ def are_piled_up(values, grid):
     is_low = is_several & (highest == grid.first)
     is_high = is_several & (lowest == grid.end - 1)
     is_open = (is_low & grid.is_open_low) | (is_high & grid.is_open_high)
-    is_zero = extremes[0] == 0  # many columns are zero in most rows, and it is their bound
+    is_zero = extremes[0] == 0  # in many columns most values are 0, which is also their bound
     is_bound = (is_low | is_high) & ~is_open & ~is_zero
     return is_bound, is_open
 
 
 def are_at_an_end(values, grid):
-    """Return which features have all of their edges on one end, also if equal edges moved apart."""
+    """Return a mask of the features with all edges at one end, or moved apart from there."""
     is_bound, is_open = are_piled_up(values, grid)
     lowest, highest = _extremes(values)
     nearly = 1 - 1e-5  # edges move by a few of the last digits of a float32
@@ -123,16 +123,16 @@ def are_at_an_end(values, grid):
 
 
 def _extremes(values):
-    """Return the lowest and the highest edge of each feature in two rows; 0 if it has none."""
+    """Return the lowest and the highest edge of each feature in two rows, 0 without edges."""
     ends = [(edges[0], edges[-1]) if edges.size else (0.0, 0.0) for edges in values]  # ascending
     return np.array(ends).T
 
 
 def n_in_wide_cells(values, grid):
-    """Return how many features have most edges in cells that they share, and that are too wide.
+    """Return the number of features in which most edges share cells that are too wide.
 
-    Too wide are cells of several whole numbers. Those at the ends of a range are another matter
-    (`n_piled_up`).
+    A cell is too wide if it holds several whole numbers. Cells at the ends of a range do not count
+    (`n_piled_up` treats them).
     """
     at_extremes = grid.cells_of(_extremes(values), slice(None))
     may_be_wide = (_widths(grid, at_extremes, slice(None)) > 1).any(axis=0)  # they grow outwards
@@ -151,7 +151,7 @@ def _widths(grid, cells, columns):
 
 
 def rows_in_words(n_rows, count_budget):
-    """Return a released count as text, with its own noise if that is large."""
+    """Return a released count as text, with its noise if the noise is large."""
     deviation = CountNoise(count_budget).deviation()
     if deviation > n_rows:
         return f"fewer than about {_rounded(n_rows + 2 * deviation)} rows"
@@ -166,7 +166,7 @@ def _rounded(number):
 
 @dataclass(frozen=True)
 class _Step:
-    """Something that would help, and how many times smaller it is expected to make the error."""
+    """A remedy, and the factor by which it is expected to reduce the error."""
 
     words: str
     times_smaller: float
@@ -186,7 +186,7 @@ class _Step:
 
 
 def advice(plan, n_rows, fewer, others):
-    """Return the steps that would help, the most helpful first; a larger budget always helps.
+    """Return the steps that would help as text, the most helpful step first.
 
     `n_rows` is the released count. `fewer` and `others` are the same as in `warn_if_noisy`.
     """
@@ -203,7 +203,7 @@ def advice(plan, n_rows, fewer, others):
 
 
 def possible_steps(plan, fewer=MappingProxyType({}), others=()):
-    """Return the steps that the request leaves open, in a fixed order."""
+    """Return the steps that are still possible for the request, in a fixed order."""
     plan = _plan_to_improve(plan, fewer)
     columns = plan.request.columns
     steps = []
@@ -236,9 +236,9 @@ def listed(steps):
 
 
 def _plan_to_improve(plan, fewer):
-    """Return the plan that steps are compared with.
+    """Return the plan that the steps are compared with.
 
-    "auto" chooses as many bins as the rows allow, so its steps are judged by the fewest bins.
+    "auto" chooses as many bins as the rows allow, so its steps are compared with the fewest bins.
     """
     if fewer and plan.request.count is CountRole.CHOOSES:
         return _with_probabilities(plan, next(iter(fewer.values())))
@@ -276,7 +276,10 @@ def _more_knowledge(plan, n_rows):
 
 
 def _fewer_quantiles(plan, n_rows, fewer):
-    """Return the step to the most quantiles that are near enough, or else the fewest; or None."""
+    """Return the step to fewer quantiles: the most that are accurate enough, or else the fewest.
+
+    It is None if there are no fewer quantiles.
+    """
     plans = {
         words: _with_probabilities(plan, probabilities)
         for words, probabilities in fewer.items()
@@ -297,12 +300,12 @@ def _fewer_quantiles(plan, n_rows, fewer):
 
 
 def _are_fewer(probabilities, plan):
-    """Return whether a column of a plan has more bins than these quantiles make."""
+    """Return whether these quantiles make fewer bins than a column of the plan has."""
     return Column(probabilities).n_bins < most_bins(plan)
 
 
 def _error_of_rows(plan, n_rows):
-    """Return the mean error of the rank of a row, which is comparable for different bins."""
+    """Return the mean error of the rank of a row, which does not depend on the number of bins."""
     return errors_of_rows(plan, errors_in_bins(plan, n_rows)).mean()
 
 
@@ -312,7 +315,7 @@ def _with_probabilities(plan, probabilities):
 
 
 def _takes_a_delta(plan):
-    """Return whether a delta is possible: none is spent yet, and the budget leaves room for it."""
+    """Return whether the fit could use a delta: it spends no delta, and eps is large enough."""
     budget = plan.request.budget
     is_pure = budget.rho is None and plan.loss.delta == 0
     return is_pure and float(USUAL_DELTA) < budget.eps / 1000
@@ -336,7 +339,7 @@ def _a_delta(plan, n_rows):
 
 
 def _note_of_ledgers(plan):
-    """Return what a ledger without a delta counts for a plan with one, as text."""
+    """Return a text with the eps that a ledger without a delta counts for a plan with a delta."""
     counted = plan.loss.pure_eps
     if not plan.request.has_ledger or counted <= plan.loss.eps:
         return ""

@@ -112,7 +112,7 @@ class DPOneHotEncoder(PrivateEncoder):
         return self.sparse_output
 
     def _draft(self):
-        # As scikit-learn says in `transform`, but before the budget is spent.
+        # scikit-learn raises this error in `transform`, but by then the budget is spent.
         output = compat.output_container(self)
         if self.sparse_output and output != "default":
             raise ValueError(
@@ -197,7 +197,7 @@ class DPOneHotEncoder(PrivateEncoder):
             of_columns = np.array([*positions, -1 if without is None else without])
             indicators = X[:, ends[index] : ends[index + 1]]
             indicators = indicators if isinstance(X, np.ndarray) else indicators.toarray()
-            # The last column stands for none of the others.
+            # The last column marks rows without an indicator.
             is_none = ~indicators.any(axis=1)
             numbers[:, index] = of_columns[np.column_stack((indicators, is_none)).argmax(axis=1)]
 

@@ -151,5 +151,5 @@ class DPOrdinalEncoder(OneToOneFeatureMixin, PrivateEncoder):
 
 
 def _equal(codes, code):
-    """Return which codes are equal to this one, NaN to NaN."""
+    """Return a mask of the codes that are equal to `code`, where NaN equals NaN."""
     return np.isnan(codes) if code != code else codes == code

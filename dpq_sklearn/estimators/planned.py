@@ -1,7 +1,7 @@
-"""What a fit will cost, said without data: never less than the fit is charged.
+"""Upper bounds of the cost of a fit, without data.
 
-A plan may not know how many features there will be, what they are called, and whether there will be
-groups. Of all fits that are possible then it takes the dearest, in eps, delta and rho each.
+The number of features, their names, and whether there will be groups may be unknown. The bound is
+then the largest eps, the largest delta and the largest rho of all fits that are possible.
 """
 
 import math
@@ -16,12 +16,13 @@ from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.estimators.parameters import is_pair
 from dpq_sklearn.releases.plans import losses_by_composition
 
-# Of so many features all orders are planned, if some parameters go by name and others by position.
+# If some parameters are by name and others by position, the order of the features matters. Up to
+# this number of features, all orders are planned.
 MOST_IN_ANY_ORDER = 5
 
 
 def planned_loss(transformer, n_features=None):
-    """Return what a fit of a private transformer will cost at most."""
+    """Return an upper bound of the cost of a fit of a private transformer."""
     free = {"bounds": None, "decimals": None, "prior": None}
     for name in transformer._parameters_with_a_cost:
         free.pop(name, None)
@@ -40,10 +41,10 @@ def planned_loss(transformer, n_features=None):
 
 
 def _with_counts_of_points(loss, budget):
-    """Return a loss that also covers fits that count the points of short lattices.
+    """Return a loss that also covers fits with noisy counts of few points.
 
     Laplace noise on a single level costs at most eps^2 / 2, because the shares sum to 1. With a
-    delta the noise may be Gaussian, which spends the rho of (eps, delta) in full and has no pure
+    delta, the noise may be Gaussian. It then spends the full rho of (eps, delta) and has no pure
     eps. Costs are rounded up by less than `ROUNDING`.
     """
     rho = max(loss.rho, budget.eps**2 / 2)
@@ -60,7 +61,7 @@ def _with_counts_of_points(loss, budget):
 
 
 def _without_lattices(draft, n_features, losses_of):
-    """Return what a fit will cost if nothing is known of the numbers of any feature."""
+    """Return the largest cost of a fit without declared decimals."""
     draft._forget()
 
     entries = [_entries(draft, name) for name in draft._parameters_with_a_cost]
@@ -74,14 +75,14 @@ def _without_lattices(draft, n_features, losses_of):
 
 
 def _entries(draft, name):
-    """Return a parameter of a draft; None if it is one pair of bounds for all features."""
+    """Return a parameter of a draft, or None for a pair of bounds for all features."""
     given = getattr(draft, name)
     is_for_all = name == "bounds" and given is not None and is_pair(given)
     return None if is_for_all else given
 
 
 def _dearest(drafts, n_features, losses_of):
-    """Return a loss that covers fits of all drafts; groups change no cost."""
+    """Return a loss that covers the fits of all drafts. Groups do not change the cost."""
     plans = [draft._plan(n_features, draft._total_budget()) for draft in drafts]
     losses = [loss for plan in plans for loss in losses_of(plan)]
     return replace(most_of_each(losses), neighbours=Neighbours.ROWS)
@@ -92,7 +93,7 @@ def _only_loss(plan):
 
 
 def _losses_by_any_account(plan):
-    """Return the losses of a plan by all accounts: lattices may decide for another one."""
+    """Return the losses of a plan by all compositions, because decimals may change the choice."""
     candidates = getattr(plan, "candidates", (plan,))
     requests = [each.request for each in candidates if not each.request.is_free]
     return [plan.loss, *(loss for request in requests for loss in losses_by_composition(request))]
@@ -101,9 +102,9 @@ def _losses_by_any_account(plan):
 def _dearest_of_any_number(draft, losses_of):
     """Return a loss that covers fits of any number of features.
 
-    With a share s of eps a feature has c s^2 of rho, where c depends on its quantiles. The shares
-    sum to 1, so all features have at most what the one with the largest c would have by itself.
-    A budget in rho is spent in full, and its eps is infinite because of the count.
+    With a share s of eps, a feature spends c s^2 of rho, where c depends on its quantiles. The
+    shares sum to 1, so the features together spend at most the rho of a single feature with the
+    largest c. A budget in rho is spent in full, and its eps is infinite because of the count.
     """
     loss = _dearest(draft._with_equal_features(), 1, losses_of)
     if loss.eps == 0:  # nothing is drawn from any feature
@@ -120,7 +121,7 @@ def _dearest_of_any_number(draft, losses_of):
 
 
 def _number_by_position(entries):
-    """Return how many features there are, if a parameter has one entry for each; else None."""
+    """Return the number of features if a parameter has an entry for each of them, or None."""
     return next((len(given) for given in entries if _is_by_position(given)), None)
 
 
@@ -129,9 +130,9 @@ def _is_by_position(given):
 
 
 def _names(entries, n_features):
-    """Return the names that features may have: those of the parameters, numbers for the others.
+    """Return possible lists of feature names: names in the parameters, and numbers for the others.
 
-    Costs do not depend on the order, unless some parameters go by name and others by position.
+    The order matters only if some parameters are by name and others by position.
     """
     by_name = [given for given in entries if isinstance(given, dict)]
     names = list(dict.fromkeys(name for given in by_name for name in given))
@@ -142,6 +143,6 @@ def _names(entries, n_features):
     if n_features > MOST_IN_ANY_ORDER:
         raise ValueError(
             "n_bins, feature_weights and bounds must all be given by name, or all by position, to "
-            f"plan more than {MOST_IN_ANY_ORDER} features, got some of each."
+            f"plan more than {MOST_IN_ANY_ORDER} features, got some of each kind."
         )
     return permutations(names)

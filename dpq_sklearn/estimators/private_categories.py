@@ -1,4 +1,4 @@
-"""Encoders by private categories: from a table of labels to the released categories."""
+"""Base class of the encoders: from a table of labels to the released categories."""
 
 import warnings
 from collections.abc import Hashable
@@ -26,7 +26,8 @@ from dpq_sklearn.reading.schema import dtypes_of
 from dpq_sklearn.releases.categories import plan_categories, public_categories
 
 PRIVATE = "private"
-# No category is called so: it stands in scikit-learn's encoders for a feature without categories.
+# scikit-learn's encoders need a category in every feature. This text, which no label has, is the
+# placeholder for a feature without categories.
 _NO_TEXT = "\0no category was released"
 
 
@@ -142,9 +143,10 @@ class PrivateEncoder(PrivateTransformer):
         return row_map
 
     def _encoded(self, X, codes_of_features, unknown, dtype):
-        """Return the code of each cell, (n_rows, n_features); `unknown` for all other labels.
+        """Return the code of each cell, with `unknown` for labels that have no code.
 
-        `codes_of_features` has a dict for each feature, with a code for each category.
+        `codes_of_features` has a dict from categories to codes for each feature. The result has the
+        shape (n_rows, n_features).
         """
         table = self._checked_table(X, reset=False)
         encoded = np.empty(table.shape, dtype=dtype)
@@ -157,11 +159,14 @@ class PrivateEncoder(PrivateTransformer):
         return encoded
 
     def _forms(self):
-        """Return the public forms of the categories of each feature."""
+        """Return the categories of each feature in their public form (`public_form`)."""
         return [list(map(public_form, categories.tolist())) for categories in self.categories_]
 
     def _decoded(self, numbers):
-        """Return the category with each number, (n_rows, n_features); None for negative numbers."""
+        """Return the category of each number, or None for negative numbers.
+
+        `numbers` and the result have the shape (n_rows, n_features).
+        """
         dtype = np.result_type(*(categories.dtype for categories in self.categories_))
         decoded = np.empty(numbers.shape, dtype=object if (numbers < 0).any() else dtype)
 
@@ -171,7 +176,7 @@ class PrivateEncoder(PrivateTransformer):
         return decoded
 
     def _plain_categories(self):
-        """Return the categories of scikit-learn's encoders, which want at least one a feature."""
+        """Return categories for scikit-learn's encoders, which need at least one per feature."""
         pairs = zip(self.categories_, self._stand_ins_, strict=True)
         return [
             categories.copy() if categories.size else stand_in for categories, stand_in in pairs
@@ -186,7 +191,7 @@ class PrivateEncoder(PrivateTransformer):
         first[0] = [each.tolist()[0] for each in categories]
         plain.fit(first)
 
-        plain.categories_ = categories  # numbers have been made objects
+        plain.categories_ = categories  # `fit` has converted numbers to objects
         return plain
 
     def __sklearn_tags__(self):
@@ -206,7 +211,7 @@ def _refuse_partitions(X):
 
 
 def _checked_categories(given, n_features) -> list[list[Hashable]]:
-    """Return the public forms of public categories, or raise."""
+    """Return public categories in their public form (`public_form`), or raise."""
     if len(given) != n_features:
         raise ValueError(
             "Shape mismatch: categories must have one list for each of the "
@@ -237,7 +242,7 @@ def _checked_list(given):
 
 
 def _stand_in(dtype):
-    """Return a category that no row of such a column has, as an array."""
+    """Return an array with a placeholder for the categories of a column without any."""
     if isinstance(dtype, np.dtype) and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return np.array([limits.max if dtype.kind == "u" else limits.min])

@@ -1,4 +1,4 @@
-"""Transformers by private quantiles: from a request to the released quantiles of each feature."""
+"""Base class of the quantile transformers: from a request to the released quantiles."""
 
 from numbers import Integral, Real
 
@@ -42,14 +42,14 @@ from dpq_sklearn.releases.request import Column, CountRole, Request
 
 
 def _role_of_count(candidates):
-    """Return what the count of rows is for; there is none if nothing is drawn."""
+    """Return the role of the count of rows. There is no count if nothing is drawn."""
     if len(candidates) > 1:
         return CountRole.CHOOSES
     is_drawn = any(column.probabilities for column in candidates[0])
     return CountRole.BESIDE if is_drawn else CountRole.NONE
 
 
-# A dtype of each kind, as Arrow calls it.
+# An Arrow dtype of each kind.
 _DTYPES_OF_KINDS = {
     ColumnKind.NUMBER: "int64",
     ColumnKind.DATE: "date32",
@@ -137,12 +137,12 @@ class PrivateQuantileTransformer(PrivateTransformer):
         "resolution": [Interval(Integral, 1, FULL_RESOLUTION, closed="both"), None],
     }
 
-    #: the parameter that says which quantiles a feature gets
+    #: the parameter that determines the quantiles of a feature
     _quantiles_parameter: str
-    #: the parameters that have one entry for each feature and change the cost of a fit
+    #: the parameters that may have an entry for each feature and change the cost of a fit
     _parameters_with_a_cost = ("feature_weights",)
-    #: the probabilities that "auto" tries, each finer than the one before, by the number that a
-    #: user would set instead; empty if there is no such number
+    #: the candidates of "auto" in ascending order: from the number that a user could set instead to
+    #: the probabilities; empty for transformers without such a number
     _probabilities_by_number: dict = {}  # noqa: RUF012
 
     def _total_budget(self):
@@ -169,7 +169,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
                 )
 
     def _kinds(self):
-        """Return what the features hold: numbers, unless a fit has seen a type of dates."""
+        """Return the kind of each feature: numbers, unless `fit` saw a dtype of dates."""
         return getattr(self, "_kinds_", None) or [ColumnKind.NUMBER] * self.n_features_in_
 
     def _with_dates(self, values):
@@ -204,7 +204,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
         return planned_loss(self, n_features)
 
     def _with_equal_features(self):
-        """Return copies with equal features, one for each kind of feature that there may be."""
+        """Return a copy for each possible kind of feature, in which all features are alike."""
         return [self._with(feature_weights=None)]
 
     def _plan(
@@ -215,9 +215,9 @@ class PrivateQuantileTransformer(PrivateTransformer):
         neighbours=Neighbours.ROWS,
         dtypes=None,
     ):
-        """Return the plan of a fit; `resolution` replaces a parameter that is None.
+        """Return the plan of a fit. `resolution` is used if the parameter is None.
 
-        The `dtypes` of the columns are used only with ``decimals="schema"``.
+        The `dtypes` of the columns are used for ``decimals="schema"`` and for the bounds of dates.
         """
         names = getattr(self, "feature_names_in_", None)
         bounds, decimals = per_feature_lattices(
@@ -258,10 +258,10 @@ class PrivateQuantileTransformer(PrivateTransformer):
         return candidates, chosen_plan
 
     def _candidate_probabilities(self, n_features, names):
-        """Return the candidates of a fit: each a list of the probabilities of all features.
+        """Return the candidates of a fit, each with the probabilities of every feature.
 
-        Each candidate is finer than the one before. The released count chooses if there are
-        several.
+        Candidates come in ascending order of their number of quantiles. If there are several, the
+        released count chooses one of them.
         """
         raise NotImplementedError
 
@@ -272,7 +272,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
         self._set_values(released)
         self.n_rows_ = released.n_rows
         self.error_in_bins_ = np.zeros(len(released.values))
-        if released.n_rows is not None:  # else nothing was drawn
+        if released.n_rows is not None:  # None if nothing was drawn
             n_low = cautious_count(released.n_rows, released.plan.count_budget)
             self.error_in_bins_ = errors_in_bins(released.plan, n_low)
 
@@ -287,11 +287,11 @@ class PrivateQuantileTransformer(PrivateTransformer):
         )
 
     def _other_steps(self, plan):
-        """Return steps against noise that only this transformer has: words, and how they help."""
+        """Return remedies of this transformer as a dict from words to factors of improvement."""
         return {}
 
     def _fewer_quantiles(self):
-        """Return the settings that a warning may advise, in words, with their probabilities."""
+        """Return the settings that a warning may suggest, as a dict from words to probabilities."""
         noun = self._quantiles_parameter.removeprefix("n_")
         return {f"{n} {noun}": found for n, found in self._probabilities_by_number.items()}
 
@@ -333,7 +333,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
         )
 
     def _caveats(self, plan):
-        """Return what the verdict on each feature presumes."""
+        """Return the assumptions of the verdict on each feature."""
         n_features = self.n_features_in_
         if self.n_rows_ is None:
             return ["no rows were read"] * n_features
@@ -350,14 +350,14 @@ class PrivateQuantileTransformer(PrivateTransformer):
         return advice(plan, self.n_rows_, self._fewer_quantiles(), self._other_steps(plan))
 
     def _numbers_of_exact_edges(self):
-        """Return how many edges of each feature are public."""
+        """Return the number of public edges of each feature."""
         return [0] * self.n_features_in_
 
     def _plan_of_fit(self):
         """Return the plan that the fit followed, from public facts and the released count.
 
         The forecasts do not depend on the resolution. The dtypes of the rows are not kept, so with
-        ``decimals="schema"`` all features that are no dates count as whole numbers.
+        ``decimals="schema"`` all features other than dates count as whole numbers.
         """
         plan = self._plan(
             self.n_features_in_,

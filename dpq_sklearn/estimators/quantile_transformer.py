@@ -16,9 +16,10 @@ from dpq_sklearn.reading.containers import checked_table
 from dpq_sklearn.reading.threads import blocks_of_rows, in_threads
 from dpq_sklearn.releases.request import even_probabilities
 
-# Beyond the outermost quantiles the mass halves so often before the distribution ends.
+# The number of knots in each tail. The probability beyond a knot halves from knot to knot.
 TAIL_KNOTS = 10
-# What scikit-learn's QuantileTransformer takes for "at the end" with a normal output.
+# With a normal output, scikit-learn's QuantileTransformer treats values within this distance of an
+# end as lying at the end.
 _END = 1e-7
 _NORMAL_ENDS = ndtri(_END - np.spacing(1)), ndtri(1 - (_END - np.spacing(1)))
 _ROWS_PER_BLOCK = 8192
@@ -91,7 +92,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     _counterpart = QuantileTransformer
     _quantiles_parameter = "n_quantiles"
-    # One quantile tells no width, and n quantiles make n + 1 bins.
+    # n quantiles make n + 1 bins. A single quantile does not show the scale, so "auto" omits it.
     _probabilities_by_number = {  # noqa: RUF012
         n_bins - 1: even_probabilities(n_bins) for n_bins in AUTO_BINS[1:]
     }
@@ -168,7 +169,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         limits = np.finfo(X.dtype)
 
         def values(rows):
-            finite = np.clip(rows, limits.min, limits.max)  # scikit-learn takes no infinities
+            finite = np.clip(rows, limits.min, limits.max)  # scikit-learn rejects infinities
             return plain.inverse_transform(finite)
 
         return self._in_blocks(X, values)
@@ -180,7 +181,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         )
 
     def _in_blocks(self, X, function):
-        """Overwrite `X` with the function of its rows, a block at a time."""
+        """Overwrite `X` with a function of its rows, block by block."""
 
         def apply(rows):
             X[rows] = function(X[rows])
@@ -189,22 +190,23 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         return X
 
     def _shares(self, columns, knots):
-        """Return the distribution function at the values; scikit-learn's to the last bit.
+        """Return the distribution function at the values, equal to scikit-learn's bit by bit.
 
-        `columns` and the result have the shape (n_features, n_rows), `knots` (n_features, n_knots).
+        `columns` and the result have the shape (n_features, n_rows), and `knots` has the shape
+        (n_features, n_knots).
         """
         columns = np.ascontiguousarray(columns)
         at_low, at_high = self._at_the_ends(columns, knots)
 
-        # Neighbours in value are neighbours in memory for np.interp: three times as fast. All
-        # columns at once where that is possible: threads seldom need Python's lock.
+        # np.interp is three times as fast on sorted values. Operations on all columns at once keep
+        # Python's lock free for other threads.
         order = np.argsort(columns, axis=1)
         ascending = np.take_along_axis(columns, order, axis=1).astype(np.float64, copy=False)
         descending = -ascending
 
         shares = np.empty_like(columns)
         for index, values in enumerate(knots):
-            # Where knots are equal, the two directions take the two ends of the jump: the mean.
+            # At equal knots the two directions return the two ends of the jump, so take the mean.
             upwards = np.interp(ascending[index], values, self.references_)
             downwards = np.interp(descending[index], -values[::-1], -self.references_[::-1])
             shares[index, order[index]] = 0.5 * (upwards - downwards)
@@ -216,8 +218,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
         return np.clip(ndtri(shares), *_NORMAL_ENDS)
 
     def _at_the_ends(self, columns, knots):
-        """Return which values are at the lower and which at the upper end of the distribution."""
-        # In the type in which NumPy compares a column with one number, which scikit-learn does.
+        """Return masks of the values at the lower and at the upper end of the distribution."""
+        # The dtype in which NumPy compares a column with a single number, as scikit-learn does.
         low, high = knots[:, [0, -1]].T[:, :, None].astype(np.result_type(columns, knots[0, 0]))
 
         if self.output_distribution == "uniform":
@@ -232,7 +234,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
             copy=self.copy,
         )
         knots = self._quantiles_in_numbers()
-        plain.fit(knots)  # something of the right shape; then the private knots
+        plain.fit(knots)  # any rows of the right shape: the knots are replaced below
 
         plain.quantiles_ = knots.copy()
         plain.references_ = self.references_.copy()
@@ -240,7 +242,7 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
 
 def knot_references(probabilities):
-    """Return the shares below the knots: the ends, the halving tails, and the probabilities."""
+    """Return the probabilities of all knots: both ends, both tails and the private quantiles."""
     halvings = 0.5 ** np.arange(TAIL_KNOTS, 0, -1)
     low_tail = probabilities[0] * halvings
     high_tail = 1 - (1 - probabilities[-1]) * halvings[::-1]
@@ -250,11 +252,11 @@ def knot_references(probabilities):
 def knot_values(values, bounds):
     """Return the values of the knots of features, from their private quantiles and bounds.
 
-    `values` is (n_features, n_quantiles), `bounds` (n_features, 2), and the result has a row for
-    each feature. Beyond the last quantile the mass halves every `gap`, the distance of the last
-    two: the exponential tail that they describe. A bound at distance L cuts the exponential off: a
-    share s of the tail lies beyond ``-gap log2(s + (1 - s) 2^(-L / gap))``. A bound that is far
-    away changes nothing, and an infinite one is none.
+    `values` has the shape (n_features, n_quantiles), `bounds` has the shape (n_features, 2), and
+    the result has a row for each feature. The tails are exponential: beyond the last quantile, the
+    probability halves every `gap`, which is the distance between the last two quantiles. A bound at
+    distance L truncates the tail, so that a share s of it lies beyond the distance
+    ``-gap log2(s + (1 - s) 2^(-L / gap))``. A bound that is far away or infinite changes nothing.
     """
     low, high = bounds[:, :1], bounds[:, 1:]
     first, last = values[:, :1], values[:, -1:]
@@ -267,11 +269,11 @@ def knot_values(values, bounds):
 
 
 def _tail_distances(gap, length, mean_gap):
-    """Return how far beyond the last quantile 1/2, 1/4, ... of the tail and its end lie.
+    """Return the distances from the last quantile beyond which 1/2, 1/4, ... and 0 of a tail lie.
 
-    The arguments have one column, and the result one for each distance.
+    The arguments have the shape (n_features, 1). The result has a column for each distance.
     """
-    # An atom at the end holds the tail, but a bound beyond it says that there is more.
+    # With equal last quantiles (gap = 0), the tail ends there unless a bound lies beyond them.
     beyond_an_atom = np.where(np.isfinite(length), mean_gap, 0.0)
     end = np.minimum(length, (TAIL_KNOTS + 1) * np.where(gap > 0, gap, beyond_an_atom))
 

@@ -12,10 +12,10 @@ _VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mo
 def make_report(names, values, bounds, errors, n_exact, *, kinds, are_at_an_end, caveats, advice):
     """Return a table of the features with their private values and expected errors in bins.
 
-    `bounds` are pairs, infinite where a feature has none. `n_exact` counts the edges of each
-    feature that are public. The `kinds` say which values are shown as dates, and `are_at_an_end`
-    tells whether all edges of a feature lie at an end of its range. `caveats` are texts, one for
-    each feature, and `advice` applies to features that are mostly noise. The table is a pandas
+    `bounds` are pairs, with infinity for missing bounds. `n_exact` counts the edges of each
+    feature that are public. `kinds` has the kind of each feature: dates are shown as dates.
+    `are_at_an_end` has the features with all edges at an end of their range. `caveats` has a text
+    for each feature, and `advice` applies to features that are mostly noise. The table is a pandas
     DataFrame if pandas is installed.
     """
     verdicts = map(_verdict_on_edges, errors, values, bounds, n_exact, are_at_an_end)
@@ -42,9 +42,9 @@ def _shown_edges(edges, kind):
 
 
 def _verdict_on_edges(error, edges, bounds, n_exact, is_at_an_end):
-    """Return a verdict, with the number of bins that can hold rows if that is not all of them.
+    """Return a verdict, with the number of bins that can hold rows if some bins cannot.
 
-    Equal edges make empty bins, and so does an edge at the low bound. Both occur if decimals and
+    Equal edges make empty bins, and so does an edge at the lower bound. Both occur if decimals and
     bounds leave fewer points than there are bins.
     """
     if n_exact == edges.size:

@@ -157,7 +157,7 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
         return [[tuple(sorted(self._wanted_probabilities()))] * n_features]
 
     def _wanted_probabilities(self):
-        """Return the distinct probabilities of median and range, as far as they are wanted."""
+        """Return the distinct probabilities of the quantiles for the requested center and scale."""
         wanted = set()
         if self.with_centering:
             wanted.add(_MEDIAN)
@@ -222,7 +222,7 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
 
     def _transform_rows(self, X):
         X = self._writeable(self._checked_table(X, reset=False))
-        with np.errstate(over="ignore"):  # beyond the largest float is infinite
+        with np.errstate(over="ignore"):  # values beyond the largest float become infinite
             if self.with_centering:
                 X -= self._center_in_numbers()
             if self.with_scaling:
@@ -251,14 +251,14 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
             copy=self.copy,
             unit_variance=self.unit_variance,
         )
-        # Something of the right shape; then the private numbers.
+        # A fit to rows of the right shape sets all attributes, and the results are replaced below.
         scaler.fit(self._quantiles_in_numbers())
         scaler.center_ = None if self.center_ is None else self._center_in_numbers().copy()
         scaler.scale_ = None if self.scale_ is None else self._scale_in_numbers().copy()
         if self.clip is None:
             return scaler
 
-        # A range that is mapped to itself, and clipped: scikit-learn's scaler has no clip.
+        # RobustScaler cannot clip, so a MinMaxScaler that maps [-clip, clip] to itself does it.
         ends = np.array([[-self.clip], [self.clip]]) * np.ones(self.n_features_in_)
         clipper = MinMaxScaler(feature_range=(-self.clip, self.clip), clip=True).fit(ends)
         return make_pipeline(scaler, clipper)

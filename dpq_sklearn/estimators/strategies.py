@@ -11,19 +11,19 @@ import numpy as np
 from dpq_sklearn.estimators import binning
 from dpq_sklearn.releases.request import Column, even_probabilities
 
-# The number of bins of equal width if nobody gives one.
+# The number of bins of equal width with ``n_bins="auto"``.
 UNIFORM_BINS = 10
 # Without bounds, the range of equal widths ends at these private quantiles. Further out, quantiles
 # are too noisy: examples/benchmarks/private_models.py compares them.
 RANGE = (0.15, 0.85)
-# "auto" mixes the edges of quantiles and of equal widths unless so many quantile bins are good.
+# "auto" mixes quantiles and edges of equal width unless this number of quantile bins is good.
 FEWEST_GOOD_BINS = 8
-# The number of bins of a mix if nobody gives one: 2 quantiles and 3 edges of equal width. It was
-# chosen with an eye on two of the tables of docs/private_models.md; 7 bins were 0.005 AUC better on
-# the mean of other small tables.
+# The number of bins of a mix with ``n_bins="auto"``: 2 quantiles and 3 edges of equal width. It was
+# chosen with two of the tables of docs/private_models.md in view. On the mean of other small
+# tables, 7 bins were 0.005 AUC better.
 MIXED_BINS = 6
-# How many times smaller "auto" makes what noise costs a model, if quantiles are mostly noise: the
-# geometric mean of the measurements in docs/measured/strategies*.json.
+# The factor by which "auto" reduces the loss of a model that is due to noise, if quantiles are
+# mostly noise: the geometric mean of the measurements in docs/measured/strategies*.json.
 TIMES_BETTER_WITH_AUTO = 1.2
 
 
@@ -40,10 +40,10 @@ def uniform_column(n_bins, known):
 
 
 def mixed_column(n_bins, known):
-    """Return a column with both kinds of edges, half of each, if both of its bounds are known.
+    """Return a column with edges of both kinds, half of each, if both of its bounds are known.
 
     Edges of equal width are exact, but a skewed column has most of its rows in one of these bins.
-    Private quantiles divide it, even if they are rough.
+    Private quantiles divide this bin, even if they are rough.
     """
     if not has_two_bounds(known):
         return quantile_column(n_bins, known)
@@ -59,7 +59,7 @@ def has_two_bounds(known):
 
 
 def most_useful_bins(n_bins, known):
-    """Return `n_bins`, or the number of points that bounds and decimals leave if that is less."""
+    """Return `n_bins`, or the number of points between bounds with decimals if it is smaller."""
     n_points = Column((0.5,), *known).n_points
     return n_bins if n_points is None else max(2, min(n_bins, n_points))
 
@@ -67,9 +67,9 @@ def most_useful_bins(n_bins, known):
 def edges_of_column(values, deviations, column):
     """Return the edges of all bins of a feature, and the deviation in rank of each inner edge.
 
-    `values` are the private quantiles of the column and `deviations` those of their ranks. An edge
-    of equal width has the deviation 0 between bounds. Between private quantiles its deviation
-    depends on the data: NaN.
+    `values` has the private quantiles of the column, and `deviations` the standard deviations of
+    their ranks. An edge of equal width has the deviation 0 between bounds. Between private
+    quantiles, its deviation depends on the data and is NaN.
     """
     if column.n_widths == 1:
         return binning.edges_of_values(values, column.bounds, column.decimals), deviations
@@ -86,10 +86,10 @@ def edges_of_column(values, deviations, column):
 
 
 def _range_of_widths(values, bounds):
-    """Return the two ends of bins of equal width, and which values are edges inside.
+    """Return the two ends of the bins of equal width, and a mask of the values that are edges.
 
-    The outermost values take the places of missing bounds. Ends that are equal tell no width: the
-    range gets the width of its distance from zero then.
+    The outermost values replace missing bounds, so they are not edges. If both ends are equal, the
+    range becomes as wide as its distance from zero.
     """
     low, high = bounds
     is_edge = np.full(values.size, True)

@@ -1,4 +1,4 @@
-"""The plan of a release of categories: which labels of each column may be known."""
+"""Plans for releases of the categories of columns, with or without their counts."""
 
 import math
 from collections import Counter
@@ -84,7 +84,7 @@ class ValueCountPlan:
 
 @dataclass(frozen=True)
 class PublicCategories:
-    """Categories that are public: nothing is read, and nothing is spent."""
+    """A plan for public categories, which reads nothing and spends nothing."""
 
     categories: list[list[Hashable]]  # of each column
     loss: PrivacyLoss

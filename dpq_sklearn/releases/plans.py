@@ -1,8 +1,8 @@
-"""Plans: what will be drawn, with which budgets and at what price. They use public facts only.
+"""Plans of releases: the draws, their budgets and the price, from public facts only.
 
-`plan_quantiles` plans one request. In `plan_choice` a released count chooses one of several plans,
+`plan_quantiles` plans one request. In `plan_choice`, a released count chooses one of several plans,
 at the price of the most expensive plan. `plan_description` also counts the values of each column,
-and `plan_counts` plans counts alone. A plan reads what it needs from a source and draws from it.
+and `plan_counts` plans only counts. A plan reads a source and draws from its records.
 """
 
 import math
@@ -152,7 +152,7 @@ class Plan:
         return Release(values_of_columns(records.ranks.grid, cells, tolerances), n_rows, self)
 
     def n_segments_of(self, records: Records) -> int:
-        """Return into how many segments the rows of records are divided, or raise if too many."""
+        """Return the number of segments of the records, or raise if there are too many."""
         n_segments = records.ranks.total_weights.size // len(self.request.columns)
         if n_segments > self.request.n_segments:
             raise ValueError("the rows have more segments than the plan reserves rounding for.")
@@ -171,7 +171,7 @@ class Plan:
 
 
 def in_segments(per_column: Iterable[T], n_segments: int) -> list[T]:
-    """Return facts about columns for all segments of the first, then of the second, and so on."""
+    """Return the fact about each column once for each of its segments, column by column."""
     return [fact for fact in per_column for _ in range(n_segments)]
 
 

@@ -1,4 +1,4 @@
-"""Requests: the quantiles that a user asks for, in public facts only. They validate themselves."""
+"""Requests: quantiles of columns, described by public facts only. They validate themselves."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -76,7 +76,7 @@ class Column:
 
     @property
     def n_bins(self) -> int:
-        """The number of bins, which is one more than that of edges."""
+        """The number of bins: one more than the number of inner edges."""
         n_ends = self.n_open_ends if self.n_widths > 1 else 0  # quantiles that are not edges
         return len(self.probabilities) - n_ends + self.n_widths
 

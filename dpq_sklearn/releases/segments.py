@@ -23,7 +23,7 @@ KEY_SHARE = 1 / 5
 
 @dataclass(frozen=True)
 class SegmentedDescription:
-    """The keys of the segments, and what is released of each: see `Description`."""
+    """The keys of the segments, and the released counts and quantiles of each segment."""
 
     keys: tuple[tuple[Hashable, ...], ...]
     description: Description
@@ -38,7 +38,7 @@ class PublicSegmentPlan:
 
     @property
     def loss(self) -> PrivacyLoss:
-        """That of one description, by the proof of `DescriptionPlan.draw`."""
+        """The loss of a single description, by the proof of `DescriptionPlan.draw`."""
         return self.description.loss
 
     def read(self, source: SegmentedSource) -> Records:
@@ -50,7 +50,7 @@ class PublicSegmentPlan:
 
         Privacy
         -------
-        That of `DescriptionPlan.draw`.
+        The guarantee is that of `DescriptionPlan.draw`.
         """
         return SegmentedDescription(self.segments.keys, self.description.draw(records, randomness))
 
@@ -64,7 +64,7 @@ class PrivateSegmentPlan:
     loss: PrivacyLoss
 
     def read(self, source: SegmentedSource) -> SegmentedSource:
-        """Return the source: which segments are read depends on the keys that are found."""
+        """Return the source. It is read later, because the segments depend on the found keys."""
         return source
 
     def draw(self, source: SegmentedSource, randomness: Randomness) -> SegmentedDescription:
@@ -72,9 +72,10 @@ class PrivateSegmentPlan:
 
         Privacy
         -------
-        A record counts for one key, so the selection costs its (eps, delta). The keys that it
-        releases decide what is described, which adaptive composition allows. The costs of both add
-        up. If more keys are found than rounding is reserved for, the first of them are kept.
+        A record counts for one key, so the selection costs its (eps, delta). The released keys
+        determine the segments of the description, which adaptive composition allows. The costs of
+        both add up. If more keys are found than rounding is reserved for, only the first of them
+        are kept.
         """
         grid = self.description.quantiles.grid
         counts = source.key_counts(grid)
