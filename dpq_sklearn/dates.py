@@ -118,7 +118,7 @@ def dates_of(days, kind):
 
 
 def _rounded(days, kind):
-    """Return numbers of days, for `ColumnKind.DATE` whole ones, rounded to microseconds or days."""
+    """Return numbers of days as dates, rounded to microseconds. Dates must be whole numbers."""
     days = np.clip(days, _FIRST_DAY, _LAST_DAY)
     if kind is ColumnKind.DATE:
         return days.astype(np.int64).view("M8[D]")
@@ -155,10 +155,10 @@ def nearest_dates(days, kind):
 
 
 def table_with_dates(numbers, kinds):
-    """Return a matrix of numbers with the columns of dates and durations as such.
+    """Return a matrix of numbers with dates and durations in the columns of these kinds.
 
-    If all columns have the same type, it is the type of the result. Otherwise the result is an
-    array of objects: floats, and Python's dates and durations, None where these are missing.
+    If all columns have the same dtype, the result has this dtype. Otherwise it is an array of
+    objects: floats, Python's dates and durations, and None for missing dates.
     """
     if all(kind is ColumnKind.NUMBER for kind in kinds):
         return numbers
@@ -178,7 +178,7 @@ def table_with_dates(numbers, kinds):
 
 
 def numbers_in_table(table, kinds):
-    """Return the numbers of a matrix that `table_with_dates` has made; dates as days."""
+    """Return the numbers of a matrix made by `table_with_dates`. Dates become days."""
     if table.dtype.kind == "f":
         return table
 
@@ -192,9 +192,9 @@ def numbers_in_table(table, kinds):
 
 
 def exported_days(values):
-    """Return released values as floats: dates as days, computed as exported transformers do.
+    """Return released values as floats. Dates become days in the way of exported transformers.
 
-    They divide microseconds by the length of a day, so that equal dates stay equal numbers.
+    These divide microseconds by the length of a day, so that equal dates become equal numbers.
     """
     if values.dtype.kind not in "mM":
         return values

@@ -432,9 +432,9 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         -------
         X_original : ndarray of shape (n_samples, n_features)
             A value for each feature of each row. A bin becomes its centre, a probability becomes
-            its quantile, and a code becomes its category. Features of dates become dates, in an
-            array of objects if other features are numbers. On Dask and Spark, dates are days since
-            1970-01-01.
+            its quantile, and a code becomes its category. Dates are returned as dates. If other
+            features are numbers, the result is then an array of objects. For dask and Spark, dates
+            are returned as days since 1970-01-01.
         """
         check_is_fitted(self)
 
@@ -472,21 +472,21 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         -------
         transformer : estimator of sklearn.preprocessing or sklearn.pipeline.Pipeline
             The fitted transformer. A `DPRobustScaler` with `clip` becomes a Pipeline with a
-            RobustScaler and a MinMaxScaler, which clips. If features are dates, the first two steps
-            of a Pipeline turn dates into days since 1970-01-01.
+            RobustScaler and a MinMaxScaler, which clips. If some features are dates, the result is
+            a Pipeline, and its first two steps convert dates to days since 1970-01-01.
         """
         check_is_fitted(self)
 
         return self._exported(self._plain_steps())
 
     def _plain_steps(self):
-        """Return the fitted transformers of scikit-learn that do the same, one after another."""
+        """Return the fitted steps of scikit-learn that together do the same."""
         plain = self._plain()
         mark_as_released(plain)
         return [step for _, step in plain.steps] if isinstance(plain, Pipeline) else [plain]
 
     def _exported(self, steps):
-        """Return steps as one transformer that has the names and the output of this object."""
+        """Return the steps as one transformer with the feature names and the output of this one."""
         if hasattr(self, "feature_names_in_"):
             steps[0].feature_names_in_ = self.feature_names_in_.copy()
         if output_container(self) != "default":

@@ -416,11 +416,15 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         Returns
         -------
         transformer : sklearn.preprocessing.KBinsDiscretizer or sklearn.pipeline.Pipeline
-            The fitted transformer. With ``missing="first_bin"``, it is a Pipeline with an imputer.
-            If features are dates, the first two steps of a Pipeline turn dates into days since
-            1970-01-01. If one-hot columns have names of their own (`feature_name_combiner`), the
-            last step is a ColumnTransformer that keeps these names, at some cost in time for each
-            column. Names that contain "__" cannot be kept: scikit-learn's names replace them.
+            The fitted transformer. It is a Pipeline in these cases:
+
+            - With ``missing="first_bin"``, an imputer comes before the KBinsDiscretizer.
+            - If some features are dates, the first two steps convert dates to days since
+              1970-01-01.
+            - If `feature_name_combiner` is not "concat", the last step of a one-hot encoding is a
+              ColumnTransformer that sets the names of the columns. It takes some time for each
+              column. If a name contains "__", there is no such step, and the columns have
+              scikit-learn's names.
         """
         if missing not in ("raise", "first_bin"):
             raise ValueError(f'missing must be "raise" or "first_bin", got {shown(missing)}.')
@@ -437,7 +441,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         return self._exported(steps)
 
     def _imputer_below_all_edges(self):
-        """Return a fitted imputer with a fill value below every edge: it falls into the first bin."""
+        """Return a fitted imputer that puts missing values into the first bin."""
         imputer = SimpleImputer(strategy="constant", fill_value=float(np.finfo(np.float32).min))
         return imputer.fit(np.zeros((1, self.n_features_in_)))
 

@@ -1,4 +1,4 @@
-"""Steps of scikit-learn around an exported transformer: dates to days, and names of columns."""
+"""Steps of scikit-learn before and after an exported transformer, for dates and column names."""
 
 import numpy as np
 from scipy import sparse
@@ -14,9 +14,9 @@ _MISSING_DATE = float(np.iinfo(np.int64).min)
 
 
 def steps_from_dates(kinds):
-    """Return the fitted steps that turn dates and durations into days; none without dates.
+    """Return the fitted steps that convert dates and durations to days, or no steps without dates.
 
-    `kinds` has the `ColumnKind` of each feature. Dates may come in any container that NumPy reads.
+    `kinds` has the `ColumnKind` of each feature. The steps accept every container that NumPy reads.
     """
     are_dates = np.array([kind is not ColumnKind.NUMBER for kind in kinds])
     if not are_dates.any():
@@ -35,7 +35,7 @@ def steps_from_dates(kinds):
 
 
 def _microseconds(kind):
-    """Return a transformer of a column: of dates or durations to microseconds, else to floats."""
+    """Return a transformer that converts a column to floats, and dates to microseconds."""
     if kind is ColumnKind.NUMBER:
         return _function(np.asarray, dtype="float64")
 
@@ -50,7 +50,7 @@ def _microseconds(kind):
 
 
 def _function(function, **arguments):
-    """Return a step that calls a function and returns an array, whatever scikit-learn's output."""
+    """Return a step that calls a function and returns an array, independent of `set_output`."""
     step = FunctionTransformer(function, kw_args=arguments, feature_names_out="one-to-one")
     return step.set_output(transform="default")
 
@@ -61,11 +61,11 @@ def can_be_named(names):
 
 
 def step_with_names(names, is_sparse):
-    """Return a fitted step that names the columns of its input and changes nothing else.
+    """Return a fitted step that sets the names of the columns and changes nothing else.
 
-    No transformer of scikit-learn holds a list of names for its columns, but a ColumnTransformer
-    can name columns after its transformers. Names must be distinct and without "__". `is_sparse`
-    says whether the input is a sparse matrix.
+    No transformer of scikit-learn accepts a list of output names, but a ColumnTransformer can name
+    columns after its transformers. The names must be distinct and must not contain "__".
+    `is_sparse` is True if the input is a sparse matrix.
     """
     unchanged = "passthrough" if is_sparse else _function(np.asarray)
     naming = ColumnTransformer(
@@ -78,9 +78,9 @@ def step_with_names(names, is_sparse):
 
 
 def set_output_of_steps(steps, container):
-    """Set the container that steps return, and leave the transformers inside of them as they are.
+    """Set the output container of the steps, but not of the transformers inside them.
 
-    `ColumnTransformer.set_output` would set that of its transformers, too.
+    `ColumnTransformer.set_output` would also set the output of its transformers.
     """
     for step in steps:
         TransformerMixin.set_output(step, transform=container)

@@ -173,8 +173,8 @@ class PrivateQuantileTransformer(PrivateTransformer):
         return getattr(self, "_kinds_", None) or [ColumnKind.NUMBER] * self.n_features_in_
 
     def _with_dates(self, values):
-        """Return released numbers of all features, (n_values, n_features), with dates as dates."""
-        # A quantile of whole days need not be a whole day.
+        """Return released numbers, (n_values, n_features), with dates in the features of dates."""
+        # A quantile of whole days is not always a whole day.
         return table_with_dates(values, [kind.of_scalars for kind in self._kinds()])
 
     def _quantiles_in_numbers(self):

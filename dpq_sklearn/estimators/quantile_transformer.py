@@ -52,8 +52,8 @@ class DPQuantileTransformer(OneToOneFeatureMixin, PrivateQuantileTransformer):
     quantiles_ : ndarray of shape (n_knots, n_features)
         The private distribution function of each feature: the values at the probabilities
         `references_`. Beyond the outermost private quantiles, it has exponential tails, which end
-        at the bounds. Dates are `datetime64` in UTC and durations `timedelta64`, in an array of
-        objects if other features are numbers.
+        at the bounds. Dates are `datetime64` in UTC, and durations are `timedelta64`. If other
+        features are numbers, this is an array of objects.
     references_ : ndarray of shape (n_knots,)
         The probabilities of the rows of `quantiles_`, from 0 to 1.
     rank_error_ : ndarray of shape (n_quantiles, n_features)

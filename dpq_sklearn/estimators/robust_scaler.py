@@ -54,16 +54,16 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
     Attributes
     ----------
     center_ : ndarray of shape (n_features,) or None
-        The private median of each feature, for dates a `datetime64` in UTC. None if
-        ``with_centering=False``.
+        The private median of each feature. None if ``with_centering=False``. The median of dates is
+        a `datetime64` in UTC.
     scale_ : ndarray of shape (n_features,) or None
         The private scale of each feature: its quantile range, or 1 if the range is zero, divided by
-        the range of the standard normal distribution if ``unit_variance=True``. For dates and
-        durations it is a `timedelta64`. None if ``with_scaling=False``.
+        the range of the standard normal distribution if ``unit_variance=True``. None if
+        ``with_scaling=False``. The scale of dates and durations is a `timedelta64`.
     quantiles_ : ndarray of shape (n_quantiles, n_features)
         The private quantiles that `center_` and `scale_` are computed from, in ascending order.
-        Dates are `datetime64` and durations `timedelta64`. If features have different types, these
-        three attributes are arrays of objects.
+        Dates are `datetime64`, and durations are `timedelta64`. If features have different types,
+        `center_`, `scale_` and `quantiles_` are arrays of objects.
     references_ : ndarray of shape (n_quantiles,)
         The probabilities of the rows of `quantiles_`.
     rank_error_ : ndarray of shape (n_quantiles, n_features)
@@ -196,7 +196,7 @@ class DPRobustScaler(OneToOneFeatureMixin, PrivateQuantileTransformer):
             self.scale_ = table_with_dates(scale[None, :], self._kinds_of_lengths())[0]
 
     def _kinds_of_lengths(self):
-        """Return what the distances of two values of each feature are: of dates, durations."""
+        """Return the kind of differences between values. Differences of dates are durations."""
         number = ColumnKind.NUMBER
         return [number if kind is number else ColumnKind.DURATION for kind in self._kinds()]
 
