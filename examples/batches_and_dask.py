@@ -2,9 +2,9 @@
 Fit rows that do not fit into memory, and rows on a cluster
 ===========================================================
 
-The same private bins in three ways: from memory, from batches, and from a Dask DataFrame. With the
-same seed and the same resolution they are the same to the last bit, and each costs one fit. Needs
-``dpq-sklearn[dask]``.
+This example fits private bins in three ways: from memory, from batches, and from a Dask DataFrame.
+With the same seed and the same resolution the edges are equal to the last bit, and each way costs
+one fit. The example needs ``dpq-sklearn[dask]``.
 """
 
 import dask.dataframe as dd
@@ -15,9 +15,9 @@ import pandas as pd
 from dpq_sklearn import DPKBinsDiscretizer
 
 # %%
-# A million rows, and a discretizer whose grid has 2^24 cells. That is the default for batches and
-# Dask. In memory the default is 2^40 cells, so the comparison needs ``resolution=24``. It also
-# needs a seed, which real data must not have.
+# Create a million rows, and a discretizer with a grid of 2^24 cells. This is the default for
+# batches and Dask. From memory the default is 2^40 cells, so the comparison needs
+# ``resolution=24``. It also needs a seed. Never set a seed for real data.
 
 rng = np.random.default_rng(0)
 rows = pd.DataFrame(
@@ -34,15 +34,15 @@ batches = (rows[start : start + 100_000] for start in range(0, len(rows), 100_00
 from_batches = discretizer.fit_batches(batches).bin_edges_
 
 # %%
-# ``fit`` takes a Dask DataFrame or Array as it is. The workers count their partitions, and
-# ``transform`` is lazy.
+# ``fit`` accepts a Dask DataFrame or Array. The workers count their partitions, and ``transform``
+# is lazy.
 
 partitions = dd.from_pandas(rows, npartitions=8)
 from_dask = discretizer.fit(partitions).bin_edges_
 print(discretizer.transform(partitions))
 
 # %%
-# All three agree.
+# The edges of all three fits agree.
 
 ways = {"memory": from_memory, "ten batches": from_batches, "eight Dask partitions": from_dask}
 table = pd.DataFrame(

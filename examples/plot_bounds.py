@@ -2,10 +2,10 @@
 Do I need bounds?
 =================
 
-Most private libraries ask for the least and the largest value. Here ``bounds`` may be left out.
-What do bounds buy if they are known, and what do bounds cost that are too wide? The answer depends
-on the number of rows and on eps. The error is measured in ranks: how many rows lie between the
-private quantile and the exact one, as a share of all rows.
+Most private libraries require the smallest and the largest value. Here ``bounds`` are optional. How
+much do tight bounds help, and what do bounds cost that are far too wide? The answer depends on the
+number of rows and on eps. The rank error is the number of rows between the private and the exact
+quantile, as a share of all rows.
 """
 
 import warnings
@@ -16,8 +16,7 @@ import numpy as np
 from dpq_sklearn import PrivacyNoiseWarning, dp_quantiles
 
 # %%
-# Four kinds of made-up columns, each with bounds that fit tightly and with bounds that somebody
-# careful would give.
+# Create four kinds of columns, each with tight bounds and with bounds that are far too wide.
 rng = np.random.default_rng(0)
 columns = {
     "income": (lambda n: rng.lognormal(10.4, 0.7, n), (0, 1e6), (0, 1e9)),
@@ -58,10 +57,12 @@ for n_rows, eps in ((200, 0.2), (2_000, 1.0)):
         print(f"{name:12} " + ",  ".join(cells))
 
 # %%
-# Right: with many rows bounds make no difference. Left: few rows and a small eps, as in a table of
-# 200 rows in which five features share ``eps=1``. There, tight bounds help: give them if they are
-# publicly known. Bounds that are far too wide are mostly worse than none. So are wrong ones, since
-# values outside are clipped, and bounds taken from the data would not be private.
+# On the right, with many rows, bounds make no difference. On the left there are few rows and a
+# small eps, as in a table of 200 rows with five features that share ``eps=1``. Tight bounds help
+# there, so pass them if they are publicly known. They help most for values that lie close together
+# and far from zero, such as times. Bounds that are far too wide help less, and for some columns
+# they are worse than no bounds. Wrong bounds clip values. Bounds that are taken from the data are
+# not private.
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
 places = np.arange(len(columns))
 for ax, (setting, found) in zip(axes, errors.items(), strict=True):

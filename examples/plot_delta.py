@@ -3,8 +3,9 @@ What does delta buy?
 ====================
 
 With ``delta=0`` the features share ``eps``, and each of d features gets ``eps / d``. With a small
-``delta`` costs add up more slowly, and each feature gets about ``eps / sqrt(d)``. So delta helps
-little with one feature and much with many. A fit computes both accounts and takes the better one.
+``delta`` costs add up more slowly, and each feature gets about ``eps / sqrt(d)``. A delta therefore
+helps little with one feature and much with many. A fit computes both compositions and uses the
+better one.
 """
 
 import matplotlib.pyplot as plt
@@ -13,7 +14,7 @@ import numpy as np
 from dpq_sklearn import DPKBinsDiscretizer
 
 # %%
-# The mean rank error of eight bins, over all edges of all features.
+# Compute the mean rank error of eight bins, over all edges of all features.
 n_rows, n_bins = 20_000, 8
 numbers_of_features = [1, 2, 4, 8, 16, 32, 64, 128]
 rng = np.random.default_rng(0)
@@ -48,8 +49,8 @@ for n in numbers_of_features:
     print(f"{n:3} features, delta=1e-6 asked for: spent delta={spent[n, 1e-6]:g}")
 
 # %%
-# For one feature the pure account is the better one, and delta is not spent. With more features it
-# is, and its advantage grows with their number.
+# For one feature the sum of eps is the better composition, so no delta is spent. With more features
+# the delta is spent, and its advantage grows with their number.
 fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 ax.plot(numbers_of_features, errors[0.0], "s--", color="#D55E00", label="eps = 1")
 ax.plot(numbers_of_features, errors[1e-6], "o-", color="#0072B2", label="eps = 1, delta = 1e-6")

@@ -2,8 +2,9 @@
 What is in a table that nobody may look at?
 ===========================================
 
-:func:`~dpq_sklearn.dp_describe` is what ``DataFrame.describe()`` is for: the first look at a table.
-It needs to know nothing about the columns, and one budget pays for all of them.
+:func:`~dpq_sklearn.dp_describe` is the private counterpart of ``DataFrame.describe()``, for a first
+look at a table. You don't have to declare anything about the columns, and one budget covers all of
+them.
 """
 
 import warnings
@@ -15,8 +16,8 @@ import pandas as pd
 from dpq_sklearn import DPDescribeDisplay, PrivacyNoiseWarning, dp_describe
 
 # %%
-# A private table: two columns without gaps, one with many zeros, one that most people left blank.
-# The column of names is left out, because its type is no number.
+# Create a private table with two complete columns, a column with many zeros, and a column that most
+# people left blank. The column of names is not described, because its dtype is not a number.
 rng = np.random.default_rng(0)
 n = 5_000
 table = pd.DataFrame(
@@ -30,7 +31,7 @@ table = pd.DataFrame(
 )
 
 # %%
-# All numbers together cost ``eps=1``. Beside them are the exact ones, which are not private. The
+# All private numbers together cost ``eps=1``. The exact numbers next to them are not private. The
 # call warns that the quantiles of ``bonus`` are mostly noise.
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always", PrivacyNoiseWarning)
@@ -41,8 +42,8 @@ exact = table.describe(percentiles=percentiles).loc[description.index]
 print(pd.concat({"private": description, "exact": exact.round(1)}, axis=1).to_string())
 
 # %%
-# The display draws a box for each column, and the bands in which the noise of the mechanism leaves
-# its quantiles. It needs the release and the budget only. About a hundred people have a bonus: too
-# few for a quarter of the budget, and the display says so.
+# The display draws a box for each column, and bands that show the noise of its quantiles. It needs
+# only the release and the budget. About a hundred people have a bonus, which is too few for a
+# quarter of the budget, and the display says so.
 DPDescribeDisplay.from_description(description, eps=1.0)
 plt.show()

@@ -2,8 +2,8 @@
 How much eps does a pipeline need?
 ==================================
 
-``eps`` is a parameter like any other, so ``GridSearchCV`` can vary it. The dashed line is the same
-pipeline with exact bins, which is not private.
+``eps`` is a parameter of the transformer, so ``GridSearchCV`` can vary it. The dashed line is the
+same pipeline with exact bins, which is not private.
 """
 
 import warnings
@@ -18,16 +18,16 @@ from sklearn.preprocessing import KBinsDiscretizer
 from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning, plan_search
 
 # %%
-# Six features of skewed numbers. The label needs bins: it depends on a range, not on a slope.
+# Create six skewed features. The label depends on ranges of values, so a linear model needs bins.
 rng = np.random.default_rng(0)
 X = rng.lognormal(3, 1, size=(5_000, 6))
 signal = np.abs(np.log(X[:, 0]) - 3) + 0.7 * np.abs(np.log(X[:, 1]) - 3.5)
 y = (signal + 0.4 * rng.normal(size=5_000) > 1.3).astype(int)
 
 # %%
-# The search runs on made-up data that resemble the private ones, which costs nothing. On the
-# private rows it would cost what the plan says. So choose eps on public or made-up data. The
-# smallest values are meant to be too small; a fit warns of that.
+# The search runs on made-up data that resemble the private data, which costs nothing. On the
+# private rows it would cost the eps that the plan prints, so choose eps on public or made-up data.
+# The smallest values of eps are too small on purpose, and their fits warn.
 pipeline = Pipeline(
     [("dpq", DPKBinsDiscretizer(n_bins=8)), ("clf", LogisticRegression(max_iter=1000))]
 )
@@ -39,7 +39,7 @@ with warnings.catch_warnings():
     search.fit(X, y)
 
 # %%
-# The same pipeline with exact bins.
+# Fit the same pipeline with exact bins.
 exact_bins = KBinsDiscretizer(8, strategy="quantile", subsample=None)
 if "quantile_method" in exact_bins.get_params():
     exact_bins.set_params(quantile_method="averaged_inverted_cdf")
@@ -47,7 +47,8 @@ exact_pipeline = Pipeline([("bins", exact_bins), ("clf", LogisticRegression(max_
 exact = cross_val_score(exact_pipeline, X, y, cv=5).mean()
 
 # %%
-# With 4,000 rows to train on, the bins cost next to nothing from ``eps=0.3`` or so.
+# With 4,000 training rows and an eps of about 0.3 or more, private bins are nearly as accurate as
+# exact bins.
 mean, spread = search.cv_results_["mean_test_score"], search.cv_results_["std_test_score"]
 fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 ax.axhline(exact, color="black", linestyle="--", label="exact bins, not private")

@@ -4,7 +4,7 @@ How many bins can I afford?
 
 The error of a private edge is a number of rows that can be computed before any data are seen:
 :func:`~dpq_sklearn.expected_rank_error`. It depends on the number of bins, the number of features
-and eps. Whether it is too much depends on how many rows a bin has.
+and eps. Whether it is too large depends on the number of rows in a bin.
 """
 
 import warnings
@@ -15,7 +15,7 @@ import numpy as np
 from dpq_sklearn import PrivacyNoiseWarning, expected_rank_error, suggest_n_bins
 
 # %%
-# The edge that is expected to be furthest off, in rows. No data are needed.
+# Compute the largest expected error of an edge, in rows. No data are needed.
 numbers_of_bins = np.arange(2, 65)
 settings = {
     "1 feature, eps = 1": {"eps": 1.0, "n_features": 1},
@@ -29,10 +29,10 @@ errors = {
 }
 
 # %%
-# :func:`~dpq_sklearn.suggest_n_bins` answers the question for a number of rows: the most of 2, 4,
-# 8, ..., 64 bins, up to the cube root of the rows, with edges that are off by at most half a bin.
-# ``n_bins="auto"`` follows the same rule. The result 1, with a warning, means that not even 2 bins
-# are good.
+# :func:`~dpq_sklearn.suggest_n_bins` answers the question for a number of rows. It returns the
+# largest of 2, 4, 8, ..., 64 bins, up to the cube root of the rows, for which edges are off by at
+# most half a bin. ``n_bins="auto"`` follows the same rule. A result of 1, with a warning, means
+# that the rows are too few even for 2 bins.
 warnings.simplefilter("ignore", PrivacyNoiseWarning)  # the table shows the 1
 numbers_of_rows = [1_000, 10_000, 100_000, 1_000_000]
 print(f"{'rows':36}" + "".join(f"{n_rows:>11,}" for n_rows in numbers_of_rows))
@@ -41,9 +41,9 @@ for name, setting in settings.items():
     print(f"{name:36}" + "".join(f"{n_bins:>11}" for n_bins in suggested))
 
 # %%
-# Left, the error in rows. It grows slowly with the number of bins. Ten features, or a tenth of the
-# eps, multiply it by ten. Right, the same error in bins, for 10,000 rows: bins get smaller as the
-# error gets larger. Stay below the line at half a bin.
+# The left panel shows the error in rows. It grows slowly with the number of bins. Ten features, or
+# a tenth of the eps, multiply it by ten. The right panel shows the same error in bins, for 10,000
+# rows. Choose a number of bins below the line at half a bin.
 fig, (left, right) = plt.subplots(1, 2, figsize=(8, 4.2), layout="constrained")
 styles = [("-", "#0072B2"), ("--", "#D55E00"), ("-.", "#009E73"), (":", "#CC79A7")]
 for (name, error), (style, color) in zip(errors.items(), styles, strict=True):

@@ -18,8 +18,8 @@ from dpq_sklearn import BudgetExceededError, DPKBinsDiscretizer, PrivacyLedger
 X = np.random.default_rng(0).lognormal(size=(20_000, 1))
 
 # %%
-# Two ledgers with the same cap on eps. The same small fit is repeated until it is refused. Each fit
-# is charged before it reads the data, so the refused one has not seen them.
+# Create two ledgers with the same cap on eps, and repeat a small fit until it is refused. Each fit
+# is charged before it reads the data, so the refused fit has not read them.
 folder = tempfile.TemporaryDirectory()
 totals = {}
 for delta in (0.0, 1e-6):
@@ -38,8 +38,8 @@ for delta in (0.0, 1e-6):
 folder.cleanup()
 
 # %%
-# Both ledgers start on the same straight line. With a delta the total leaves it as soon as zCDP
-# gives the lower total.
+# Both totals start on the same straight line. With a delta, the total leaves this line as soon as
+# zCDP has the lower total.
 fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 styles = {0.0: ("s", "#D55E00", "delta = 0"), 1e-6: ("o", "#0072B2", "delta = 1e-6")}
 for delta, (marker, color, label) in styles.items():

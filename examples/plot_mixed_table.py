@@ -3,10 +3,10 @@ How does a whole table go through?
 ==================================
 
 A real table has columns of several kinds. This one is scikit-learn's table of 442 patients with
-diabetes: an age in years, a sex, a body mass index, a blood pressure and six results of a
-laboratory. The question is whose disease gets worse. A `ColumnTransformer` treats each kind in its
-own way, a ledger pays, a search is planned before it runs, and what goes to production is plain
-scikit-learn.
+diabetes: an age in years, a sex, a body mass index, a blood pressure and six laboratory results.
+The model predicts whether the disease progresses. A ``ColumnTransformer`` treats each kind of
+column in its own way, a ledger keeps the budget, a search is planned before it runs, and the
+exported pipeline is plain scikit-learn.
 """
 
 import matplotlib.pyplot as plt
@@ -35,10 +35,10 @@ print(table.head(3).to_string())
 train, test, y_train, y_test = train_test_split(table, gets_worse, random_state=0)
 
 # %%
-# What everyone knows about the columns costs nothing: ages are whole numbers of years, and a body
-# mass index has a decimal. The encoder of the text column finds its categories privately; a public
-# list of them would cost nothing. The private transformers pay into one ledger, with a cap of eps=3
-# for this table. Private categories need a ledger with a delta.
+# Public knowledge of the columns costs nothing: ages are whole numbers of years, and a body mass
+# index has one decimal. The encoder of the text column finds its categories privately. A public
+# list of categories would cost nothing. The private transformers are charged to one ledger, with a
+# cap of eps=3 for this table. Private categories need a ledger with a delta.
 ledger = PrivacyLedger(eps=3.0, delta=1e-5)
 laboratory = ["s1", "s2", "s3", "s4", "s5", "s6"]
 columns = ColumnTransformer(
@@ -66,14 +66,15 @@ columns = ColumnTransformer(
 pipeline = Pipeline([("columns", columns), ("model", LogisticRegression(max_iter=1000))])
 
 # %%
-# A search over the model fits everything anew for every candidate and fold. The plan says what that
-# would cost, and that the ledger could not pay.
+# A search over the model fits all transformers again for every candidate and fold. The plan states
+# the cost, which exceeds the budget of the ledger.
 grid = {"model__C": [0.01, 0.1, 1.0, 10.0]}
 plan = plan_search(GridSearchCV(pipeline, grid, cv=5))
 print(f"{plan.n_fits} private fits would cost eps = {plan.total.eps:.3g}")
 
 # %%
-# So the columns are fitted once, frozen, and the search runs behind them. It costs nothing more.
+# Therefore fit the transformers once, freeze them, and search over the model that follows them.
+# This search costs nothing more.
 fitted = columns.fit(train)
 frozen = Pipeline([("columns", FrozenEstimator(fitted)), ("model", LogisticRegression())])
 search = GridSearchCV(frozen, grid, cv=5)
@@ -85,15 +86,14 @@ print(fitted.named_transformers_["sex"].categories_)
 print(fitted.named_transformers_["body"].bin_edges_)
 
 # %%
-# What goes to production knows nothing of this package.
+# The exported pipeline does not need this package.
 plain = to_sklearn(make_pipeline(fitted))
 kinds = [type(part).__module__.split(".")[0] for _, part, _ in plain[-1].transformers_]
 print("exported:", kinds)
 
 # %%
-# The same pipeline with exact bins, and both on patients that they have not seen. A model trained
-# on transformed rows is not private, whichever bins it has: the figure is for those who hold
-# the data.
+# Compare with the same pipeline with exact bins, on new patients. A model trained on transformed
+# rows is not private, whichever bins it uses, so do not publish such a figure of private data.
 exact = ColumnTransformer(
     [
         ("sex", OneHotEncoder(sparse_output=False), ["sex"]),

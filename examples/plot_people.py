@@ -2,14 +2,14 @@
 What if a person has many rows?
 ===============================
 
-Visits, purchases and measurements have several rows per person. A guarantee for single rows is then
-weak for people: a person with 50 rows is protected by 50 times the ``eps`` only. There are three
-ways to guarantee ``eps=1`` to people, which is called user-level privacy:
+Tables of visits, purchases or measurements have several rows per person. A guarantee for single
+rows is then weak for people: a person with 50 rows is protected with only 50 times the ``eps``.
+There are three ways to guarantee ``eps=1`` for people, which is called user-level privacy:
 
-- ``eps / 50`` for a row, if it is known that nobody has more than 50 rows,
-- one random row of each person, and the others are thrown away,
-- ``groups``, which names the person of each row: each of a person's k rows weighs 1/k, and all of
-  them together cost what one row costs.
+- ``eps / 50`` for each row, if nobody has more than 50 rows,
+- one random row of each person, without the other rows,
+- ``groups``, the person each row belongs to: each of a person's k rows weighs 1/k, and together
+  they cost as much as one row.
 
 How far off are the quartiles?
 """
@@ -22,8 +22,8 @@ import numpy as np
 from dpq_sklearn import PrivacyNoiseWarning, dp_quantiles
 
 # %%
-# Made-up blood pressures of 2,000 people who came once to 50 times: in one table those who come
-# often have the same pressures as the others, in the other table they have higher ones.
+# Create blood pressures of 2,000 people with 1 to 50 visits each. In one table, frequent visitors
+# have the same pressures as the others. In the other table, they have higher pressures.
 rng = np.random.default_rng(0)
 n_people, most_visits = 2_000, 50
 n_visits = np.minimum(rng.geometric(0.1, n_people), most_visits)
@@ -42,8 +42,8 @@ tables = {
 print(f"{person.size:,} rows of {n_people:,} people, of whom nobody has more than {n_visits.max()}")
 
 # %%
-# The quartiles in question are those of *a random row of a random person*. The error is counted in
-# people: how many of 100 lie between a private quartile and the exact one.
+# The target is the quartiles of *a random row of a random person*. The error is the number of
+# people, out of 100, between a private quartile and the exact quartile.
 q, n_trials = np.array([0.25, 0.5, 0.75]), 100
 weights = 1 / n_visits[person] / n_people
 first_rows = np.cumsum(n_visits) - n_visits
@@ -91,9 +91,9 @@ for table, of_ways in errors.items():
         print(f"  {name:36}  {first:12.2f}  {median:6.2f}  {third:12.2f}")
 
 # %%
-# A share of ``eps`` is noisy. It also answers another question, since most rows are those of people
-# who come often. One random row of each person answers the right question from fewer rows.
-# ``groups`` answers it from all rows.
+# A share of ``eps`` for each row is noisy, and it answers a different question, because most rows
+# belong to frequent visitors. One random row of each person answers the right question with fewer
+# rows. ``groups`` answers it with all rows.
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constrained")
 places = np.arange(3)
 for ax, (table, of_ways) in zip(axes, errors.items(), strict=True):

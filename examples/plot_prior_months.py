@@ -2,10 +2,10 @@
 How does each month start from the last release?
 ================================================
 
-A table is released every month, with a budget of its own for every month's rows. What was released
-last month is public, so it may say where to look this month: that is what ``prior`` is for. It
-costs no eps, and it only moves the accuracy. How much better are the edges, and what happens in a
-month in which units change?
+A table is released every month, with a separate budget for the rows of each month. The last release
+is public, so it can show where the quantiles of this month are likely to be: pass it as ``prior``.
+This costs no eps and affects only the accuracy. How much better are the edges, and what happens in
+a month in which units change?
 """
 
 import warnings
@@ -16,9 +16,9 @@ import numpy as np
 from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning
 
 # %%
-# Made-up patients of a clinic: 300 new ones a month, six measurements that share ``eps=1``. In the
-# ninth month a new laboratory reports in other units: the last two columns are ten times as large,
-# and a tenth. Nobody names bounds.
+# Create the patients of a clinic: 300 new patients each month, with six measurements that share
+# ``eps=1``. In the ninth month a new laboratory reports in other units: of the last two columns,
+# one is ten times as large and the other a tenth as large. No bounds are declared.
 n_months, n_rows = 12, 300
 new_laboratory = 9
 means = np.array([36.8, 125, 140, 72, 250, 140])  # temperature, pressure, sodium, pulse, ...
@@ -40,12 +40,13 @@ def mean_error(X, edges):
 
 
 # %%
-# The chain is one line: the prior of a month is the transformer that was fitted to the month
-# before. A pickle of it would do, or what its ``to_sklearn`` returns. It holds released numbers
-# alone: rows of the same month would be a leak, and the same rows are refused.
+# The prior of a month is the transformer that was fitted to the month before. A pickle of it works
+# as well, and so does the result of its ``to_sklearn``. It holds only released numbers. Rows of the
+# same month as a prior would leak, and ``fit`` rejects its own rows.
 #
-# No patient is in two months here. One who is pays in each of them, as always: a
-# :class:`~dpq_sklearn.PrivacyLedger` adds that up. The prior adds nothing to it.
+# No patient is in two months here. For patients in several months the costs of these months add up,
+# as always, and a :class:`~dpq_sklearn.PrivacyLedger` keeps the total. The prior adds nothing to
+# it.
 def release(X, last):
     return DPKBinsDiscretizer(5, eps=1.0, encode="ordinal", prior=last).fit(X)
 
@@ -78,11 +79,11 @@ for name, of_years in errors.items():
     print(f"{name:>22}" + "".join(f"{cell:>12}" for cell in cells))
 
 # %%
-# So few rows and so little eps leave a month on its own with edges that are nearly a bin off. In
-# the chain each release is a better prior for the next one, and after half a year the error is
-# about half. In the month of the new units the prior is wrong for two of the six columns, by a
-# factor of ten. That costs little, because less than half of the base measure follows a prior: the
-# chain is no worse than a month on its own, and a month later it is back.
+# Without a prior, edges are nearly a bin off, because there are few rows and eps is small. With a
+# prior, each release is a better prior for the next release, and after half a year the error is
+# about half. In the month of the new units, the prior is wrong by a factor of ten for two of the
+# six columns. This costs little, because less than half of the base measure follows the prior: the
+# error is no larger than without a prior, and it falls again in the next month.
 fig, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
 styles = {"on its own": ("o--", "#D55E00"), "from the last release": ("o-", "#0072B2")}
 for name, of_years in errors.items():

@@ -2,11 +2,11 @@
 How close are private bins to exact ones?
 =========================================
 
-Five bins of each feature, exactly and with ``eps=1`` for all three features together. The features
-are difficult ones: the first has a long tail, the second is zero for many rows, the third has only
-a few different values. Private edges are short decimals on a public grid. Where many rows share one
-value, the edge is often exactly that value. It may also fall into the gap beside it, and then
-splits the rows in the same way.
+This example compares exact and private edges of five bins, with ``eps=1`` for all three features
+together. The features are difficult: the first has a long tail, the second is zero for many rows,
+the third has only a few different values. Private edges are short decimals on a public grid. If
+many rows share one value, the edge is often exactly that value. It may also lie in the gap next to
+the value, where it splits the rows in the same way.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ import numpy as np
 from dpq_sklearn import DPKBinsDiscretizer
 
 # %%
-# Made-up people.
+# Create a table of made-up people.
 rng = np.random.default_rng(0)
 n_rows, n_bins = 20_000, 5
 columns = {
@@ -26,8 +26,8 @@ columns = {
 X = np.column_stack(list(columns.values()))
 
 # %%
-# One fit. No bounds are given, and none are read from the data. Without ``random_state`` the noise
-# comes from the operating system, so every run of this script looks a little different.
+# Fit once, without bounds. Without ``random_state`` the noise comes from the operating system, so
+# every run of this script looks a little different.
 private = DPKBinsDiscretizer(n_bins=n_bins, eps=1.0, encode="ordinal").fit(X)
 exact = np.quantile(X, np.arange(1, n_bins) / n_bins, axis=0).T
 print(private.privacy_)
@@ -35,8 +35,8 @@ for name, edges, private_edges in zip(columns, exact, private.bin_edges_, strict
     print(f"\n{name}\n  exact   {edges}\n  private {private_edges[1:-1]}")
 
 # %%
-# Both kinds of edges over a histogram of the made-up data. (A histogram of real private data must
-# not be published.)
+# Draw both kinds of edges over a histogram of the made-up data. (Do not publish a histogram of
+# private data.)
 fig, axes = plt.subplots(3, 1, figsize=(6.4, 5.4), layout="constrained")
 for ax, (name, column), edges, private_edges in zip(
     axes, columns.items(), exact, private.bin_edges_, strict=True

@@ -2,11 +2,12 @@
 Private bins, or free ones of equal width?
 ==========================================
 
-Equal-width bins between public bounds cost no eps: scikit-learn's class is fitted on the two
-bounds and never sees a row. Private bins take a share of the budget, and know where the rows are.
-Which are better depends on the number of rows and on how good the bounds are.
+Equal-width bins between public bounds cost no eps: scikit-learn's class is fitted on the two bounds
+and never sees a row. Private bins use a share of the budget, and adapt to the rows. The number of
+rows and the quality of the bounds decide which bins are better.
 
-The model is the same behind all of them: naive Bayes from private histograms, with one total eps.
+All bins are followed by the same model, naive Bayes from private histograms, with the same total
+eps.
 """
 
 import warnings
@@ -21,7 +22,7 @@ EPS = 1.0
 N_FEATURES = 4
 
 # %%
-# Made-up rows: four skewed features, such as amounts of money, and a label that depends on three.
+# Create four skewed features, such as amounts of money, and a label that depends on three of them.
 rng = np.random.default_rng(0)
 
 
@@ -33,9 +34,9 @@ def made_up_rows(n_rows):
 
 
 # %%
-# All that naive Bayes learns are counts: how many rows of each class fall into each bin of a
-# feature. A row is in one pair of class and bin of each feature, so these are private histograms,
-# one for each feature, with an equal share of eps.
+# Naive Bayes learns only counts: how many rows of each class fall into each bin of a feature. A row
+# belongs to one pair of class and bin of each feature, so one private histogram for each feature,
+# with an equal share of eps, is enough.
 
 
 def log_odds_of_bins(binned, y, n_bins, eps):
@@ -57,7 +58,7 @@ def ranking(tables, binned):
 
 
 # %%
-# The private bins get a fifth of eps. The others leave all of it to the counts.
+# Private bins get a fifth of eps. Free bins leave all of eps to the counts.
 
 
 def with_private_bins(X, y, new):
@@ -90,7 +91,7 @@ ways = {
 
 
 # %%
-# How often a row of class 1 is ranked above a row of class 0 (AUC), on new rows.
+# Measure how often a row of class 1 is ranked above a row of class 0 (AUC), on new rows.
 
 
 def auc(scores, y):
@@ -111,8 +112,9 @@ for name, trials in results.items():
     print(f"{name:32} " + "  ".join(f"{np.mean(each):.3f}" for each in trials))
 
 # %%
-# With few rows and good bounds the free bins win. Bounds that are ten times too wide put nearly all
-# rows into one bin, and no number of rows helps. With many rows private bins are ahead.
+# With few rows and good bounds, free bins are better. With many rows, private bins are better.
+# Bounds that are ten times too wide put nearly all rows into one free bin, and more rows do not
+# help.
 fig, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
 for name, (_, style, color) in ways.items():
     trials = np.array(results[name])

@@ -5,9 +5,10 @@ How is a whole pipeline made private?
 A private transformer and an ordinary classifier do not make a private pipeline, because the
 classifier sees the rows. Here the classifier is private too, and the two costs add up.
 
-The classifier is naive Bayes on private bins. All that it learns are counts: how many rows of each
-class fall into each bin of each feature. A row adds 1 to one count of each feature, so these are
-private histograms, one for each feature. The bins get a fifth of the budget, the counts the rest.
+The classifier is naive Bayes on private bins. It learns only counts: how many rows of each class
+fall into each bin of each feature. A row adds 1 to one count of each feature, so one private
+histogram for each feature is enough. The bins get a fifth of the budget, and the counts get the
+rest.
 """
 
 import warnings
@@ -67,8 +68,8 @@ class NoisyNaiveBayes(ClassifierMixin, BaseEstimator):
 # %%
 # The pipelines
 # -------------
-# ``n_bins="auto"`` takes as many bins as the rows and the budget allow. The number is released with
-# the edges, so the model may know it.
+# ``n_bins="auto"`` uses as many bins as the rows and the budget allow. This number is released with
+# the edges, so the model may use it.
 
 
 def private_pipeline(X, y, eps):
@@ -85,7 +86,7 @@ def half_private_pipeline(X, y, eps):
 
 
 # %%
-# Made-up rows: skewed features, a label that depends on them in several ways.
+# Create skewed features, and a label that depends on them in several ways.
 rng = np.random.default_rng(0)
 X = rng.lognormal(3, 1, size=(10_000, 6))
 logs = np.log(X) - 3
@@ -114,8 +115,8 @@ for name, values in scores.items():
     print(f"{name:42} " + "  ".join(f"{value:.3f}" for value in values.mean(axis=1)))
 
 # %%
-# The lower line is the private pipeline. The distance between the upper line and the dotted one is
-# what private bins alone cost.
+# The lower line is the private pipeline. The distance between the upper line and the dotted line is
+# the cost of private bins alone.
 fig, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
 exact = half_private_pipeline(X_train, y_train, 1e6).score(X_test, y_test)
 ax.axhline(exact, color="black", linestyle=":", label="no noise at all (not private)")

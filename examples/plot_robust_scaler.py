@@ -3,7 +3,7 @@ How do I scale features for a private model?
 ============================================
 
 Many private models require a public bound on the norm of a row. ``StandardScaler`` cannot provide
-it: its means and deviations are exact, so a single outlier shows in them. ``DPRobustScaler`` uses
+it, because its means and deviations are exact and reveal a single outlier. ``DPRobustScaler`` uses
 private medians and ranges, and ``clip`` bounds the scaled values whatever the data are.
 """
 
@@ -14,7 +14,7 @@ from sklearn.preprocessing import RobustScaler, StandardScaler
 from dpq_sklearn import DPRobustScaler
 
 # %%
-# A made-up table of 5,000 people. One row holds an error: an income of a billion.
+# Create a table of 5,000 people. One row contains an error: an income of a billion.
 rng = np.random.default_rng(0)
 names = ["age", "income", "visits"]
 X = np.column_stack(
@@ -27,7 +27,7 @@ X = np.column_stack(
 X[0, 1] = 1e9
 
 # %%
-# All three scalers, and the medians and ranges that the private one has released.
+# Fit three scalers, and print the medians and ranges that the private scaler has released.
 scalers = {
     "StandardScaler": StandardScaler().fit(X),
     "RobustScaler": RobustScaler().fit(X),

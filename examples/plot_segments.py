@@ -2,8 +2,8 @@
 What is the median income of each region?
 =========================================
 
-:func:`~dpq_sklearn.dp_describe` answers for all regions with one eps, because a row is in one
-region only. A loop over the regions has to divide eps among them.
+:func:`~dpq_sklearn.dp_describe` describes all regions for one eps, because a row is in one region
+only. A loop over the regions would have to divide eps among them.
 """
 
 import warnings
@@ -15,7 +15,7 @@ import pandas as pd
 from dpq_sklearn import DPDescribeDisplay, PrivacyNoiseWarning, dp_describe, dp_quantiles
 
 # %%
-# A private table: five regions, from 600 to 12,000 people.
+# Create a private table with five regions of 600 to 12,000 people.
 rng = np.random.default_rng(0)
 sizes = {"north": 12_000, "east": 6_000, "south": 3_000, "west": 1_200, "islands": 600}
 typical_incomes = {
@@ -45,7 +45,7 @@ print(described["income"].round().to_string())
 # %%
 # How far off are the medians? The loop may spend a fifth of eps on each of the five regions, so
 # that it costs the same. It warns that the quantiles of small regions are mostly noise. We repeat
-# both, with data that may be looked at.
+# both on made-up data, for which the exact medians may be used.
 warnings.simplefilter("ignore", PrivacyNoiseWarning)
 incomes_by_region = [table.loc[table["region"] == name, "income"] for name in regions]
 exact = np.array([incomes.median() for incomes in incomes_by_region])

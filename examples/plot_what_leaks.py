@@ -1,10 +1,10 @@
 """
-What do exact bins give away?
-=============================
+What do exact bins leak?
+========================
 
-Bin edges look harmless: they are a few numbers about hundreds of people. But an exact edge is a
-function of single rows, and moves when a row comes or goes. Whoever knows the other rows sees it
-move. A private edge is drawn at random, and a row more or less hardly changes its distribution.
+Bin edges look harmless: they are a few numbers about hundreds of people. But an exact edge depends
+on single rows, and moves if a row is added or removed. Anyone who knows the other rows can see it
+move. A private edge is drawn at random, and one row more or less hardly changes its distribution.
 """
 
 import warnings
@@ -16,15 +16,15 @@ from sklearn.preprocessing import KBinsDiscretizer
 from dpq_sklearn import DPKBinsDiscretizer, PrivacyNoiseWarning
 
 # %%
-# The salaries of a company, without Ada and with her.
+# Create the salaries of a company, without Ada and with her.
 rng = np.random.default_rng(30)
 without_ada = rng.lognormal(10.7, 0.35, size=(600, 1)).round()
 with_ada = np.append(without_ada, [[98_000.0]], axis=0)
 people = {"Ada is there": with_ada, "Ada is not there": without_ada}
 
 # %%
-# Four bins, and the edge above which the best paid quarter begins. If it is exact, one look tells
-# whether Ada was there. (The outer edges tell even more: exact ones are the smallest and the
+# Make four bins, and look at the edge above which the best paid quarter begins. An exact edge
+# reveals whether Ada is in the data. (Exact outer edges reveal even more: the smallest and the
 # largest salary.)
 exact_bins = KBinsDiscretizer(4, encode="ordinal", strategy="quantile", subsample=None)
 if "quantile_method" in exact_bins.get_params():
@@ -34,8 +34,8 @@ for label, edge in exact.items():
     print(f"{label + ':':18} exact edge {edge:,.1f}")
 
 # %%
-# A private edge is different in every fit. So look at 500 fits of each kind, which nobody outside
-# gets to see: each fit costs ``eps=1``. In a few of them the noisy count of the rows is so small
+# A private edge is different in every fit, so we look at 500 fits of each kind. Never publish that
+# many, because each fit costs ``eps=1``. In a few of them the noisy count of the rows is so small
 # that the fit warns.
 warnings.simplefilter("ignore", PrivacyNoiseWarning)
 binner = DPKBinsDiscretizer(4, eps=1.0, encode="ordinal")
@@ -45,10 +45,10 @@ private = {
 }
 
 # %%
-# The two lines are the exact edges, and the two histograms are what a private fit may release. The
-# lines are apart. The histograms overlap: an edge that somebody sees could come from either of
-# them. eps limits how sure anybody can become. With ``eps=1`` a guess of 50% can become 73%, for
-# every row and whatever else is known.
+# The two lines are the exact edges, and the two histograms show the edges that a private fit may
+# release. The lines are apart. The histograms overlap: a released edge could come from either of
+# them. eps limits how sure anybody can become. With ``eps=1``, a guess of 50% can become at most
+# 73%, for every row and whatever else is known.
 fig, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
 styles = {"Ada is there": ("#D55E00", "-"), "Ada is not there": ("#0072B2", "--")}
 limits = 53.5, 57.7

@@ -2,8 +2,8 @@
 Private bins in a minute
 ========================
 
-How far are private bin edges from the exact ones, and what do they cost? This script needs nothing
-but the package itself.
+How far are private bin edges from exact edges, and what do they cost? This script needs only the
+package itself.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.preprocessing import KBinsDiscretizer
 from dpq_sklearn import DPKBinsDiscretizer
 
 # %%
-# Made-up people: an age, an income with a long tail, and hours a week with many ties.
+# Create made-up people with an age, an income with a long tail, and hours per week with many ties.
 rng = np.random.default_rng(0)
 n_rows = 20_000
 X = np.column_stack(
@@ -28,9 +28,9 @@ y = (X[:, 1] * (0.5 + X[:, 0] / 80) + rng.normal(0, 8_000, n_rows) > 32_000).ast
 names = ["age", "income", "hours"]
 
 # %%
-# One private fit, with no bounds given and none read from the data. "Rows off" is the largest error
-# of an edge: how many rows lie between the private edge and the exact quantile. It is 0 as long as
-# the edge lies on a value that rows at the quantile share, as the hours do.
+# Fit once, without bounds. "Rows off" is the largest error of an edge: the number of rows between
+# the private edge and the exact quantile. It is 0 if the edge lies on a value that many rows at the
+# quantile share, as with the hours.
 private = DPKBinsDiscretizer(n_bins=4, eps=1.0, encode="ordinal").fit(X)
 exact = [np.quantile(column, [0.25, 0.5, 0.75]) for column in X.T]
 
@@ -43,10 +43,10 @@ for name, column, edges, private_edges in zip(names, X.T, exact, private.bin_edg
     cells = [" ".join(f"{edge:11,.2f}" for edge in numbers) for numbers in (edges, inner)]
     print(f"{name:8}  {cells[0]:>34}   {cells[1]:>34}   {off:8.0f}")
 print(f"rows off: rows between a private edge and the exact quantile, of {n_rows:,}")
-print(f"price of the fit, all features and edges together: eps = {private.privacy_.eps}")
+print(f"cost of the fit, for all features and edges: eps = {private.privacy_.eps}")
 
 # %%
-# A classifier on exact bins and the same classifier on private bins.
+# Train a classifier on exact bins, and the same classifier on private bins.
 for discretizer in (
     KBinsDiscretizer(4, encode="onehot", strategy="quantile", subsample=None),
     DPKBinsDiscretizer(n_bins=4, eps=1.0),

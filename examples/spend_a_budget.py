@@ -2,16 +2,17 @@
 Where does a privacy budget go in a search?
 ===========================================
 
-Every refit of a private transformer spends again, and a grid search refits many times. A
-:class:`~dpq_sklearn.PrivacyLedger` is a budget for one dataset, kept in a file: every fit pays
-before it looks at the data, in whatever process it runs, and is refused when the budget is empty.
+Every fit of a private transformer spends again, and a grid search fits many times. A
+:class:`~dpq_sklearn.PrivacyLedger` is the budget of one dataset, kept in a file. Every fit, in
+every process, is charged before it reads the data, and it is refused if the budget does not
+suffice.
 """
 
 # %%
 # A dataset with a budget
 # -----------------------
-# The budget belongs to the data, so its file may lie beside them. It is created once. From then on
-# every process, today and tomorrow, needs only its path.
+# Create the ledger once, for example next to the data. From then on, every process needs only its
+# path.
 
 import os
 import tempfile
@@ -56,7 +57,7 @@ print(ledger)
 # %%
 # Cheap: fit once, search over the classifier
 # -------------------------------------------
-# What is computed from a private release costs nothing more. A frozen transformer is not fitted
+# Anything computed from a private release costs nothing more. A frozen transformer is not fitted
 # again, so the search over the classifier is free, and the single fit can have a larger eps.
 
 binner = DPKBinsDiscretizer(n_bins=8, eps=1.0, ledger=path).fit(X)
@@ -71,8 +72,8 @@ print(ledger)
 # %%
 # The empty budget
 # ----------------
-# A budget of eps = 1 is left. A fit that asks for more is refused: it has neither read the data nor
-# spent anything.
+# The remaining budget is eps = 1. A fit that asks for more is refused before it reads the data or
+# spends anything.
 
 try:
     DPKBinsDiscretizer(n_bins=8, eps=2.0, ledger=path).fit(X)
@@ -82,7 +83,7 @@ except BudgetExceededError as refusal:
 # %%
 # The record
 # ----------
-# Every fit is in the ledger, with what it released and what that cost.
+# The ledger has a record of every fit, with its release and its cost.
 
 records = ledger.to_frame()
 print(records[["what", "columns", "detail", "eps", "rho", "seeded"]].to_string())

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -86,6 +87,21 @@ def test_examples_print_results_and_no_excuses(page):
     outputs = re.findall(r'class="sphx-glr-script-out.*?</pre>', page.read_text(), re.S)
     for output in outputs:
         assert not EXCUSES.search(re.sub(r"<[^>]+>", "", output))
+
+
+def alt_of(image, page):
+    """Return the words of an image of a page."""
+    tag = re.search(rf"<img[^>]*{image}[^>]*>", page.read_text())[0]
+    return unescape(re.search(r'alt="(.*?)"', tag)[1])
+
+
+@pytest.mark.parametrize("page", EXAMPLES, ids=[page.stem for page in EXAMPLES])
+def test_figures_of_examples_have_the_words_of_their_cards(page):
+    """Sphinx-Gallery would take the title of a figure, which says little without the figure."""
+    figure = f"sphx_glr_{page.stem}_001.png"
+    if figure in page.read_text():
+        card = alt_of(f"sphx_glr_{page.stem}_thumb.png", SITE / "gallery.html")
+        assert len(card) > 40 and alt_of(figure, page) == card
 
 
 def search_index():
