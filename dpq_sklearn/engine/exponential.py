@@ -386,6 +386,18 @@ def chosen(order, shares, n_times, randomness):
     return np.take_along_axis(order, n_passed, axis=1).ravel()
 
 
+def _random_units(units_of_zones, randomness):
+    """Return the zone of a uniform unit, and the number of the unit in its zone; both (n,).
+
+    `units_of_zones` is (n_zones, n). The zones of a column follow each other.
+    """
+    ends = units_of_zones.cumsum(axis=0)
+    unit = randomness.integers_below(ends[-1])
+    zone = (ends[:-1] <= unit).sum(axis=0)
+    begins = ends - units_of_zones
+    return zone, unit - begins[zone, np.arange(unit.size)]
+
+
 def draw_by_measure(start, end, per_cell, grid, columns, randomness):
     """Draw a place in each range ``[start, end)`` with probability proportional to grid measure.
 
@@ -404,12 +416,8 @@ def draw_by_measure(start, end, per_cell, grid, columns, randomness):
     units_of_first = measure_of_first * (np.minimum(end, (first + 1) * per_cell) - start)
     units_of_last = measure_of_last * np.where(last > first, end - last * per_cell, 0)
     units_between = per_cell * np.maximum(before_last - after_first, 0)
-    ends = np.cumsum((units_of_first, units_of_last, units_between), axis=0)
-
-    # A search for the unit among the ends of these three zones.
-    unit = randomness.integers_below(ends[-1])
-    zone = (ends[:-1] <= unit).sum(axis=0)
-    unit -= np.choose(zone, (0, ends[0], ends[1]))
+    units = np.array((units_of_first, units_of_last, units_between))
+    zone, unit = _random_units(units, randomness)
 
     places = np.where(
         zone == 0, start + unit // measure_of_first, last * per_cell + unit // measure_of_last

@@ -161,7 +161,7 @@ class FloatGrid:
         if self.decimals is None:
             return values
 
-        decimals = self._scales[columns]
+        decimals = self._n_decimals[columns]
         units = np.rint(times_ten_to(values, decimals)) + 0.0  # no negative zero
         is_far = (np.abs(units) > 2.0**_UNIT_BITS) & (decimals != 0)
         if is_far.any():
@@ -172,11 +172,11 @@ class FloatGrid:
         """Return the values of units on lattices, and other values unchanged."""
         if self.decimals is None:
             return units
-        return times_ten_to(units, -self._scales[columns])
+        return times_ten_to(units, -self._n_decimals[columns])
 
     @cached_property
-    def _scales(self):
-        """The decimals of each lattice, and 0 for other columns."""
+    def _n_decimals(self):
+        """The number of decimals of each lattice, and 0 for other columns."""
         return np.where(self.is_lattice, self.decimals, 0)
 
     @cached_property
@@ -210,7 +210,7 @@ class FloatGrid:
 
         # The distance to the previous point is 1, or the last bit of units far from zero.
         last_bits = np.spacing(np.abs(np.nextafter(following, -np.inf)))
-        times = np.where(self._scales[columns] == 0, 1.0, 2.0 ** (53 - _UNIT_BITS))
+        times = np.where(self._n_decimals[columns] == 0, 1.0, 2.0 ** (53 - _UNIT_BITS))
         distances = np.maximum(1.0, times * last_bits)
         last = following - np.where(self.is_lattice[columns], distances, 0.0)
         return self._in_values(last, columns)

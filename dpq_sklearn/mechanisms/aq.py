@@ -64,60 +64,71 @@ def quantile_nodes(probabilities, n_pair_levels=0, drawn_first=None):
     """
     known = (0.0, *probabilities, 1.0)
     end = len(probabilities) + 1
-    n_single_levels = 0
-    while (end - 1) >> n_single_levels > 3**n_pair_levels - 1:
-        n_single_levels += 1
+    n_single_levels = _n_single_levels(len(probabilities), n_pair_levels)
 
     nodes = []
     ranges = [(0, 0, end, -1)]
     for depth, below, above, beyond in ranges:  # the loop appends to the list
-        n_left = above - below - 1
-        if n_left == 0:
-            continue
-        n_together = 2 if depth >= n_single_levels else 1
-        indices = _drawn_together(below, n_left, n_together)
-        if below + above > end:
-            indices = tuple(below + above - index for index in reversed(indices))
+        indices = _balanced_choice(below, above, end, most=1 if depth < n_single_levels else 2)
         has_scale = beyond != -1 or (below > 0 and above < end)
         if drawn_first is not None and not has_scale:
             indices = drawn_first(indices, below, above, known)
 
         width = known[above] - known[below]
-        nodes.append(
-            QuantileNode(
-                depth=depth,
-                indices=indices,
-                below=below,
-                above=above,
-                beyond=beyond,
-                probabilities=tuple(known[index] for index in indices),
-                q=tuple((known[index] - known[below]) / width for index in indices),
-                is_leaf=n_left == len(indices),
-            )
+        node = QuantileNode(
+            depth=depth,
+            indices=indices,
+            below=below,
+            above=above,
+            beyond=beyond,
+            probabilities=tuple(known[index] for index in indices),
+            q=tuple((known[index] - known[below]) / width for index in indices),
+            is_leaf=above - below - 1 == len(indices),
         )
+        nodes.append(node)
+        ranges += _child_ranges(node, end)
 
-        known_now = (below, *indices, above)
-        for low, high in pairwise(known_now):
-            beyond = known_now[2] if low == below else known_now[-3]
-            ranges.append((depth + 1, low, high, -1 if beyond in (0, end) else beyond))
-
-    last_level_but_one = nodes[-1].depth - 1
+    second_to_last = nodes[-1].depth - 1
     return tuple(
-        node._replace(is_early=node.is_leaf and node.depth == last_level_but_one) for node in nodes
+        node._replace(is_early=node.is_leaf and node.depth == second_to_last) for node in nodes
     )
 
 
-def _drawn_together(below, n_left, most):
-    """Return the one or two of the `n_left` quantiles above `below` that are drawn first.
+def _n_single_levels(n_quantiles, n_pair_levels):
+    """Return the number of levels of single draws above `n_pair_levels` levels of pairs."""
+    most_in_pairs = 3**n_pair_levels - 1
+    n_single_levels = 0
+    while n_quantiles >> n_single_levels > most_in_pairs:
+        n_single_levels += 1
+    return n_single_levels
 
-    They divide the other quantiles evenly. A remainder goes to the lowest range, then to the
-    highest range.
+
+def _balanced_choice(below, above, end, most):
+    """Return the indices between `below` and `above` that are drawn first, at most `most`.
+
+    They divide the other quantiles evenly. A remainder goes to the outer range on the side of the
+    nearer end of the column, then to the other outer range.
     """
+    n_left = above - below - 1
     if most == 1 or n_left == 1:
-        return (below + n_left // 2 + 1,)
-    each, over = divmod(n_left - 2, 3)
-    first = below + 1 + each + (over > 0)
-    return first, first + 1 + each
+        indices = (below + n_left // 2 + 1,)
+    else:
+        each, remainder = divmod(n_left - 2, 3)
+        first = below + 1 + each + (remainder > 0)
+        indices = first, first + 1 + each
+
+    if below + above > end:  # the mirror image
+        return tuple(below + above - index for index in reversed(indices))
+    return indices
+
+
+def _child_ranges(node, end):
+    """Yield (depth, below, above, beyond) of the ranges with quantiles that are left by a node."""
+    known = (node.below, *node.indices, node.above)
+    for below, above in pairwise(known):
+        beyond = known[2] if below == node.below else known[-3]
+        if above - below > 1:
+            yield node.depth + 1, below, above, -1 if beyond in (0, end) else beyond
 
 
 @lru_cache(maxsize=256)
@@ -295,22 +306,6 @@ def nodes_of_level(grid, level, estimates, rows, priors=None):
     beyond = np.where(level.beyond >= 0, level.beyond, beyond)
     cells = np.array((lo, hi, estimates.positions[rows, beyond])) // per_cell
 
-    guesses = guesses_of_nodes(priors, column, level.probability)
-    if guesses is not None:
-        measure = step_measure(grid, column, *cells, is_open, is_released, guesses)
-        if level.is_of_pairs:
-            measure = ring_measure(measure, grid, column, *cells, is_open, is_released, guesses)
-    elif grid.are_columns_alike and not level.depth.any():
-        measure = measure_of_a_root(grid)[np.zeros_like(column)]
-    else:
-        # Both quantiles of a pair have the same base measure.
-        n_nodes = column.size // 2 if level.is_of_pairs else column.size
-        first = np.s_[..., :n_nodes]
-        ends = column[first], *cells[first], is_open[first], is_released[first]
-        measure = step_measure(grid, *ends)
-        if level.is_of_pairs:
-            measure = ring_measure(measure, grid, *ends)[np.tile(np.arange(n_nodes), 2)]
-
     return Nodes(
         column=column,
         lo=lo,
@@ -320,8 +315,27 @@ def nodes_of_level(grid, level, estimates, rows, priors=None):
         q=level.q,
         eps=level.eps,
         places_per_cell=np.where(level.is_leaf, 1, per_cell),
-        measure=measure,
+        measure=_base_measure(grid, level, (column, *cells, is_open, is_released), priors),
     )
+
+
+def _base_measure(grid, level, ends, priors):
+    """Return the base measure of each node of a level; `ends` are arguments of `step_measure`."""
+    column = level.column
+    guesses = guesses_of_nodes(priors, column, level.probability)
+    if guesses is None and grid.are_columns_alike and not level.depth.any():
+        return measure_of_a_root(grid)[np.zeros_like(column)]
+
+    if not level.is_of_pairs:
+        return step_measure(grid, *ends, guesses)
+    if guesses is not None:
+        return ring_measure(step_measure(grid, *ends, guesses), grid, *ends, guesses)
+
+    # Without priors, both quantiles of a pair have the same base measure.
+    n_pairs = column.size // 2
+    ends = [array[..., :n_pairs] for array in ends]
+    measure = ring_measure(step_measure(grid, *ends), grid, *ends)
+    return measure[np.tile(np.arange(n_pairs), 2)]
 
 
 @lru_cache(maxsize=32)

@@ -240,7 +240,7 @@ def step_measure(grid, columns, lo, hi, beyond, is_open, is_released, guesses=No
     ends = _ends(grid, columns, lo, hi, beyond, is_open, is_released)
     points = _points(grid, ends)
     rest = 1 - _sums(points.shares)[:, 0]
-    components = [*_adjacent_components(grid, ends, _scales(ends), rest), points]
+    components = [*_adjacent_components(grid, ends, _divisions(ends), rest), points]
     if guesses is not None:
         components.append(_prior_rings(grid, columns, guesses))
 
@@ -402,43 +402,43 @@ def _prior_rings(grid, columns, guesses):
     return _PriorRings(cuts, guesses.weights)
 
 
-class _Scale(NamedTuple):
-    """Adjacent pieces between ascending values, before the cells of the values are looked up."""
+class _Division(NamedTuple):
+    """A division of each node at ascending values, before the cells of the values are looked up."""
 
     values: np.ndarray  # (n_nodes, n_pieces + 1)
     weights: np.ndarray  # (n_nodes, n_pieces) or (n_pieces,)
     share: np.ndarray  # (n_nodes,), of the measure that points leave
 
 
-def _adjacent_components(grid, ends, scales, rest):
-    """Return an `_Adjacent` component for each scale; the cells are looked up at once."""
-    values = np.concatenate([scale.values for scale in scales], axis=1)
+def _adjacent_components(grid, ends, divisions, rest):
+    """Return an `_Adjacent` component for each division; the cells are looked up at once."""
+    values = np.concatenate([division.values for division in divisions], axis=1)
     cells = grid.cells_of(values, ends.columns[:, None])
 
     # The last piece includes the last cell.
     is_last = (values >= ends.high[:, None]) & ~ends.is_open[1][:, None]
     cells = np.where(is_last, ends.hi[:, None] + 1, cells)
-    cuts_of_scales = _split_columns(cells, [scale.values for scale in scales])
+    cuts_of_divisions = _split_columns(cells, [division.values for division in divisions])
     return [
-        _Adjacent(cuts, scale.weights, rest * scale.share)
-        for cuts, scale in zip(cuts_of_scales, scales, strict=True)
+        _Adjacent(cuts, division.weights, rest * division.share)
+        for cuts, division in zip(cuts_of_divisions, divisions, strict=True)
     ]
 
 
-def _scales(ends):
-    """Return the scales of the mixture: rings or slices, rings up to bounds, and octaves."""
+def _divisions(ends):
+    """Return the divisions into rings or slices, into rings up to bounds, and into octaves."""
     octave_shares = _octave_shares(ends)
     ring_shares = _shares_of_rings_to_bounds(ends)
     is_between = ends.n_closed == _BOTH_CLOSED
 
     main_shares = 1 - octave_shares - ring_shares
-    scales = [_rings_or_slices(ends, main_shares, is_between, is_downwards=ends.is_open[0])]
+    divisions = [_rings_or_slices(ends, main_shares, is_between, is_downwards=ends.is_open[0])]
     if ring_shares.any():
         is_between = is_between & (ring_shares == 0)
-        scales.append(_rings_or_slices(ends, ring_shares, is_between, ends.is_bound[0]))
+        divisions.append(_rings_or_slices(ends, ring_shares, is_between, ends.is_bound[0]))
     if octave_shares.any():
-        scales.append(_octaves_of_nodes(ends.is_lattice, octave_shares))
-    return scales
+        divisions.append(_octaves_of_nodes(ends.is_lattice, octave_shares))
+    return divisions
 
 
 def _octave_shares(ends):
@@ -457,13 +457,13 @@ def _shares_of_rings_to_bounds(ends):
 
 
 def _octaves_of_nodes(is_lattice, share):
-    """Return the scale of octaves, which are finer for nodes on lattices."""
+    """Return the division into octaves, which are finer for nodes on lattices."""
     if not is_lattice.any():
         values = np.broadcast_to(_OCTAVE_ENDS, (share.size, _OCTAVE_ENDS.size))
-        return _Scale(values, _OCTAVE_WEIGHTS, share)
+        return _Division(values, _OCTAVE_WEIGHTS, share)
     values = np.where(is_lattice[:, None], _LATTICE_OCTAVE_ENDS, _PADDED_OCTAVE_ENDS)
     weights = np.where(is_lattice[:, None], _LATTICE_OCTAVE_WEIGHTS, _PADDED_OCTAVE_WEIGHTS)
-    return _Scale(values, weights, share)
+    return _Division(values, weights, share)
 
 
 class _Layout(NamedTuple):
@@ -494,7 +494,7 @@ def _rings(ends, origin):
 
 
 def _rings_or_slices(ends, share, is_between, is_downwards):
-    """Return the scale of slices in the nodes that are `is_between`, and of rings in others.
+    """Return the division into slices in the nodes that are `is_between`, and into rings in others.
 
     Pieces near zero are cut once more, so that their measure stays even in the value.
     """
@@ -521,7 +521,7 @@ def _rings_or_slices(ends, share, is_between, is_downwards):
     weights_up_to *= direction
     values.sort(axis=1)
     weights_up_to.sort(axis=1)
-    return _Scale(values, weights_up_to[:, 1:] - weights_up_to[:, :-1], share)
+    return _Division(values, weights_up_to[:, 1:] - weights_up_to[:, :-1], share)
 
 
 def _width_of_slices(low, high):
