@@ -168,28 +168,42 @@ def draw(ranks, nodes, randomness):
     split_ranks = np.empty_like(nodes.lo)
     left = np.arange(nodes.lo.size)
     while left.size:
-        # The result is the first of several proposals that is kept.
         n_proposals = proposals_each(left.size, _PROPOSALS_AT_ONCE, _MOST_PROPOSALS)
         rows = np.repeat(left, n_proposals)
         run = chosen(order, shares, n_proposals, randomness)
-        start, end = runs.cuts[rows, [run, run + 1]]
-        per_cell = nodes.places_per_cell[rows]
-        proposed = draw_by_measure(start, end, per_cell, grid, nodes.column[rows], randomness)
-
-        low, high = rank_intervals(ranks, nodes, rows, proposed)
+        proposed, low, high = draw_in_runs(ranks, nodes, runs, rows, run, randomness)
         chances = chances_to_keep(least_scores[rows, run], scores.of_interval(low, high, rows))
         is_kept = kept_by_chance(chances, randomness).reshape(left.size, n_proposals)
 
+        # The result of a node is its first proposal that is kept.
         is_found = is_kept.any(axis=1)
         first = n_proposals * is_found.nonzero()[0] + is_kept.argmax(axis=1)[is_found]
         places[left[is_found]] = proposed[first]
-        # The middle moves with the ranks around it. The target does not: docs/privacy.md, A trap.
-        split_ranks[left[is_found]] = (low + (high - low) // 2)[first]
+        split_ranks[left[is_found]] = middle_ranks(low[first], high[first])
         left = left[~is_found]
         order = order[~is_found]
         shares = shares[~is_found]
 
     return grid.positions_per_cell // nodes.places_per_cell * places, split_ranks
+
+
+def draw_in_runs(ranks, nodes, runs, rows, run, randomness):
+    """Draw a place by grid measure in each given run of the nodes `rows`.
+
+    Returns the places, and the ranks at their lower and upper edges.
+    """
+    start, end = runs.cuts[rows, [run, run + 1]]
+    per_cell = nodes.places_per_cell[rows]
+    places = draw_by_measure(start, end, per_cell, ranks.grid, nodes.column[rows], randomness)
+    return places, *rank_intervals(ranks, nodes, rows, places)
+
+
+def middle_ranks(low, high):
+    """Return the ranks at which drawn places split their nodes.
+
+    The middle moves with the ranks at the edges. The target does not: docs/privacy.md, A trap.
+    """
+    return low + (high - low) // 2
 
 
 def run_bounds(scores, runs):

@@ -45,11 +45,11 @@ from dpq_sklearn.engine.exponential import (
     Scores,
     ascending_shares,
     chosen,
-    draw_by_measure,
+    draw_in_runs,
     kept_by_chance,
+    middle_ranks,
     node_runs,
     proposals_each,
-    rank_intervals,
 )
 from dpq_sklearn.engine.random import LN2
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
@@ -345,17 +345,14 @@ class _Proposals:
         `run` has the runs of v1 for all pairs, then the runs of v2.
         """
         rows = np.concatenate((pairs, self.n_pairs + pairs))
-        start, end = self.runs.cuts[rows, [run, run + 1]]
-        per_cell = self.nodes.places_per_cell[rows]
-        columns = self.nodes.column[rows]
-        places = draw_by_measure(start, end, per_cell, self.ranks.grid, columns, self.randomness)
-
-        low, high = rank_intervals(self.ranks, self.nodes, rows, places)
+        places, low, high = draw_in_runs(
+            self.ranks, self.nodes, self.runs, rows, run, self.randomness
+        )
         a, b = np.split(self.scores.errors(low, high, rows), 2, axis=1)
         chances = chances_to_keep(least_scores, self.scores.of_boxes(a, b, pairs))
 
         places = places.reshape(2, -1)
-        middles = (low + (high - low) // 2).reshape(2, -1)
+        middles = middle_ranks(low, high).reshape(2, -1)
         is_kept = kept_by_chance(chances, self.randomness) & (places[0] <= places[1])
         found.keep(pairs[is_kept], places[:, is_kept], middles[:, is_kept])
 
