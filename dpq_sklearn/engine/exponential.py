@@ -427,11 +427,12 @@ def draw_by_measure(start, end, per_cell, grid, columns, randomness):
     # the last cell if it is another cell, then to the places of all cells between.
     measure_of_first = after_first - before_first
     measure_of_last = after_last - before_last
-    units_of_first = measure_of_first * (np.minimum(end, (first + 1) * per_cell) - start)
-    units_of_last = measure_of_last * np.where(last > first, end - last * per_cell, 0)
-    units_between = per_cell * np.maximum(before_last - after_first, 0)
-    units = np.array((units_of_first, units_of_last, units_between))
-    zone, unit = _random_units(units, randomness)
+    units_of_zones = (
+        measure_of_first * (np.minimum(end, (first + 1) * per_cell) - start),
+        measure_of_last * np.where(last > first, end - last * per_cell, 0),
+        per_cell * np.maximum(before_last - after_first, 0),
+    )
+    zone, unit = _random_units(np.array(units_of_zones), randomness)
 
     places = np.where(
         zone == 0, start + unit // measure_of_first, last * per_cell + unit // measure_of_last

@@ -36,7 +36,6 @@ import numpy as np
 from dpq_sklearn.engine.exponential import RingMeasure, StepMeasure, taken_by_node
 
 # Shares by the number of closed ends of a node: 0, 1 or 2.
-_BOTH_CLOSED = 2
 PLAIN_SHARES = np.array([0.05, 0.1, 0.002])
 _OCTAVE_SHARES = np.array([1.0, 0.3, 0.0])
 # The least plain share: that of nodes beyond two distinct released values.
@@ -155,7 +154,9 @@ class _Ends(NamedTuple):
     columns: np.ndarray
     lo: np.ndarray  # the first cell
     hi: np.ndarray  # the last cell
-    n_closed: np.ndarray
+    n_closed: np.ndarray  # the number of closed ends
+    is_between: np.ndarray  # whether both ends are closed
+    has_bound: np.ndarray
     is_open: np.ndarray  # (2, n_nodes)
     is_released: np.ndarray  # (2, n_nodes)
     is_bound: np.ndarray  # (2, n_nodes)
@@ -305,16 +306,20 @@ def have_few_pieces(grid, columns, lo, hi, is_released):
 def _ends(grid, columns, lo, hi, beyond, is_open, is_released):
     """Return the `_Ends` of nodes; the arguments are those of `step_measure`."""
     (low, high, known), is_integer = _values(grid, np.array((lo, hi, beyond)), columns)
+    n_closed = 2 - is_open.sum(axis=0)
+    is_bound = ~(is_open | is_released)
     is_one_sided = is_released[0] != is_released[1]
     released = np.where(is_released[0], low, high)
     return _Ends(
         columns=columns,
         lo=lo,
         hi=hi,
-        n_closed=_BOTH_CLOSED - is_open.sum(axis=0),
+        n_closed=n_closed,
+        is_between=n_closed == 2,
+        has_bound=is_bound[0] | is_bound[1],
         is_open=is_open,
         is_released=is_released,
-        is_bound=~(is_open | is_released),
+        is_bound=is_bound,
         is_integer=is_integer[:2],
         is_lattice=grid.is_lattice[columns],
         low=low,
@@ -374,9 +379,8 @@ def _point_shares(ends, n_landmarks):
     """Return the shares of the landmarks and of the two ends of each node, (n_nodes, n_points)."""
     n_closed = ends.n_closed
     times = np.where(ends.is_lattice, _TIMES_ON_A_LATTICE, 1.0)
-    has_bound = ends.is_bound.any(axis=0)
     landmark_shares = np.where(
-        has_bound, _LANDMARK_SHARE_AT_BOUNDS, times * _LANDMARK_SHARES[n_closed]
+        ends.has_bound, _LANDMARK_SHARE_AT_BOUNDS, times * _LANDMARK_SHARES[n_closed]
     )
 
     released_shares = np.where(
@@ -429,12 +433,11 @@ def _divisions(ends):
     """Return the divisions into rings or slices, into rings up to bounds, and into octaves."""
     octave_shares = _octave_shares(ends)
     ring_shares = _shares_of_rings_to_bounds(ends)
-    is_between = ends.n_closed == _BOTH_CLOSED
-
     main_shares = 1 - octave_shares - ring_shares
-    divisions = [_rings_or_slices(ends, main_shares, is_between, is_downwards=ends.is_open[0])]
+
+    divisions = [_rings_or_slices(ends, main_shares, ends.is_between, ends.is_open[0])]
     if ring_shares.any():
-        is_between = is_between & (ring_shares == 0)
+        is_between = ends.is_between & (ring_shares == 0)
         divisions.append(_rings_or_slices(ends, ring_shares, is_between, ends.is_bound[0]))
     if octave_shares.any():
         divisions.append(_octaves_of_nodes(ends.is_lattice, octave_shares))
@@ -446,14 +449,14 @@ def _octave_shares(ends):
     shares = _OCTAVE_SHARES[ends.n_closed]
     n_released = ends.is_released.sum(axis=0)
     without_bounds = _SHARE_WITHOUT_BOUNDS * _OCTAVE_SHARES[n_released]
-    shares = np.where(ends.n_closed == _BOTH_CLOSED, without_bounds, shares)
+    shares = np.where(ends.is_between, without_bounds, shares)
     return np.where(ends.is_scale_known, 0.0, shares)
 
 
 def _shares_of_rings_to_bounds(ends):
     """Return the share of the rings between a released end and a bound, 0 in other nodes."""
     shares = np.where(ends.is_scale_known, 1 - _SLICE_SHARE_BEYOND, _RING_SHARE_TO_BOUNDS)
-    return shares * (ends.is_one_sided & ends.is_bound.any(axis=0))
+    return shares * (ends.is_one_sided & ends.has_bound)
 
 
 def _octaves_of_nodes(is_lattice, share):
@@ -472,6 +475,16 @@ class _Layout(NamedTuple):
     shape: np.ndarray  # an index of `_SHAPES`
     scale: np.ndarray  # the value of one unit of the shape
     extent: np.ndarray  # the cuts towards zero are at decades next to this size
+
+
+def _layout(ends, is_between, origin):
+    """Return the layout of slices in the nodes that are `is_between`, and of rings in others."""
+    if is_between.all():
+        return _slices(ends)
+    if not is_between.any():
+        return _rings(ends, origin)
+    both = zip(_slices(ends), _rings(ends, origin), strict=True)
+    return _Layout(*(np.where(is_between, *fields) for fields in both))
 
 
 def _slices(ends):
@@ -499,29 +512,38 @@ def _rings_or_slices(ends, share, is_between, is_downwards):
     Pieces near zero are cut once more, so that their measure stays even in the value.
     """
     origin = np.where(is_downwards, ends.high, ends.low)
-    layouts = zip(_slices(ends), _rings(ends, origin), strict=True)
-    shape, scale, extent = (np.where(is_between, *fields) for fields in layouts)
+    layout = _layout(ends, is_between, origin)
 
     origin = origin[:, None]
     direction = np.where(is_downwards, -1.0, 1.0)[:, None]
-    unit = scale[:, None] * direction
-    values = origin + unit * _SHAPE_ENDS[shape]
-    weights_up_to = _SHAPE_WEIGHTS[shape]
+    unit = layout.scale[:, None] * direction
+    values = origin + unit * _SHAPE_ENDS[layout.shape]
+    weights_up_to = _SHAPE_WEIGHTS[layout.shape]
 
-    next_decade = _next_decade(extent)
-    is_cut = _is_near_zero(ends.low, ends.high, next_decade) & (shape != _BETWEEN_ON_A_LATTICE)
-    if is_cut.any():
-        towards_zero = next_decade[:, None] * _TOWARDS_ZERO
-        towards_zero = np.where(is_cut[:, None], towards_zero, origin)
-        added = _weights_up_to((towards_zero - origin) / unit, shape)
-        values = np.concatenate((values, towards_zero), axis=1)
-        weights_up_to = np.concatenate((weights_up_to, added), axis=1)
+    added = _cuts_near_zero(ends, layout, otherwise=origin)
+    if added.size:
+        weights_added = _weights_up_to((added - origin) / unit, layout.shape)
+        values = np.concatenate((values, added), axis=1)
+        weights_up_to = np.concatenate((weights_up_to, weights_added), axis=1)
 
     # Downwards, the negative weights ascend with the values.
     weights_up_to *= direction
     values.sort(axis=1)
     weights_up_to.sort(axis=1)
     return _Division(values, weights_up_to[:, 1:] - weights_up_to[:, :-1], share)
+
+
+def _cuts_near_zero(ends, layout, otherwise):
+    """Return values near zero at which pieces are cut, (n_nodes, n_cuts), or an empty array.
+
+    Nodes that need no such cuts have the value `otherwise`, (n_nodes, 1).
+    """
+    next_decade = _next_decade(layout.extent)
+    is_cut = _is_near_zero(ends.low, ends.high, next_decade)
+    is_cut &= layout.shape != _BETWEEN_ON_A_LATTICE
+    if not is_cut.any():
+        return np.empty((is_cut.size, 0))
+    return np.where(is_cut[:, None], next_decade[:, None] * _TOWARDS_ZERO, otherwise)
 
 
 def _width_of_slices(low, high):
