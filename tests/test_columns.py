@@ -212,6 +212,17 @@ def test_all_wrong_columns_are_named_at_once_with_what_to_do(ledger):
     assert ledger.records() == []
 
 
+@pytest.mark.parametrize("dtype", ["object", "string", "category"])
+def test_text_is_refused_with_what_to_do(dtype, ledger):
+    for X in (pd.DataFrame({"b": pd.Series(["ann", "bob"], dtype=dtype)}), polars("ann", "bob")):
+        with pytest.raises(
+            ValueError, match=r"got dtype \w+\.\nEncode .* DPOneHotEncoder"
+        ) as caught:
+            DPKBinsDiscretizer(ledger=ledger).fit(X)
+        assert "pd.to_datetime" in str(caught.value) and "ann" not in str(caught.value)
+    assert ledger.records() == []
+
+
 def test_a_refusal_after_the_payment_says_that_the_ledger_stays_charged(ledger):
     X = np.array([[1.0], ["x"]], dtype=object)
     with pytest.raises(TypeError) as caught:

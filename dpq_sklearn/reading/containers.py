@@ -32,9 +32,10 @@ _FLOATS = (np.float64, np.float32)
 _INTEGERS = tuple(map(np.dtype, "?bBhHiIlLqQ"))
 # The beginnings of the names of other libraries' dtypes.
 _NUMBERS = r"(?i)(sparse\[|dictionary<values=)?(bool|u?int\d|(half)?float|double|decimal|null)"
-_ABOUT_OBJECTS = (
-    " Objects may be text: convert them, with pd.to_numeric, pd.to_datetime or astype, or leave "
-    "the column out."
+_WORDS_OF_TEXT = r"object|str|string|large_string|category|categorical|enum|dictionary"
+_ABOUT_TEXT = (
+    "\nEncode columns of categories with DPOneHotEncoder or DPOrdinalEncoder. Convert text that "
+    "stands for numbers or dates with pd.to_numeric, pd.to_datetime or astype."
 )
 _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
@@ -326,7 +327,8 @@ def _check_dtypes(X):
     kinds = {getattr(dtype, "kind", None) for _, dtype in wrong}
     words = dict.fromkeys(word_of_dtype(dtype) for _, dtype in wrong)
     prefix = "Complex data not supported: " if "c" in kinds else ""
-    advice = _ABOUT_OBJECTS if "object" in {word.lower() for word in words} else ""
+    is_text = any(re.fullmatch(_WORDS_OF_TEXT, word.lower()) for word in words)
+    advice = _ABOUT_TEXT if is_text else ""
     raise ValueError(
         f"{prefix}{_enumerated([label for label, _ in wrong])} must hold real numbers, got "
         f"dtype {', '.join(words)}.{advice}"
