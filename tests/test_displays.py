@@ -227,7 +227,7 @@ def test_what_is_no_description_or_has_no_place_is_refused(frame):
     with pytest.raises(ValueError, match="eps must be"):
         DPDescribeDisplay.from_description(description, eps=-1)
     figure, axes = matplotlib.pyplot.subplots(3)
-    with pytest.raises(ValueError, match="axes must be one for each of the 2 columns, got 3"):
+    with pytest.raises(ValueError, match="axes must have an item for each of the 2 columns, got 3"):
         DPDescribeDisplay.from_description(description, axes=axes)
     display = DPDescribeDisplay.from_description(description, axes=axes[:2])
     assert display.figure_ is figure
@@ -307,7 +307,9 @@ def test_wrong_columns_of_a_description_by_segment_are_refused(regions):
             DPDescribeDisplay.from_description(description, column=column)
     with pytest.raises(ValueError, match='keys must be a list, "private" or None'):
         DPDescribeDisplay.from_description(description, column="age", keys="public")
-    with pytest.raises(ValueError, match="axes must be one for each of the 2 segments, got 1"):
+    with pytest.raises(
+        ValueError, match="axes must have an item for each of the 2 segments, got 1"
+    ):
         DPDescribeDisplay.from_description(
             description, column="age", axes=matplotlib.pyplot.subplots()[1]
         )

@@ -1,1 +1,1 @@
-"""What people read: statements, tables and displays of what was released and what it cost."""
+"""Reports for people: statements, tables and displays of releases and their costs."""

@@ -18,10 +18,10 @@ from dpq_sklearn.releases.segments import plan_private_segments
 from dpq_sklearn.reporting.displays import BAND, PRIVATE
 
 _HEIGHT_OF_A_COLUMN = 0.9  # in inches
-# Half the heights of a box and of a band, where an axis has 1.
+# Half the heights of a box and of a band, on an axis of height 1.
 _HALF_BOX = 0.3
 _HALF_BAND = 0.42
-# So many labels fit into a title.
+# The number of labels that fit into a title.
 _MOST_LABELS = 7
 
 
@@ -29,9 +29,9 @@ class DPDescribeDisplay:
     """Visualisation of a private description of a table.
 
     Draws a box for each column of :func:`dp_describe`: pairs of quantiles around the median, the
-    outermost of them as whiskers, each with the band in which the mechanism's noise leaves it.
-    Every column has an axis of its own. For a description by segment, it draws a box for each
-    segment of one column, on one scale. Only released numbers and public facts are drawn. Create it
+    outermost of them as whiskers, each with a band for the noise of the mechanism. Every column has
+    its own axis. For a description by segment, it draws a box for each segment of one column, on
+    the same scale. Only released numbers and public facts are drawn. Create it
     with :meth:`from_description`.
 
     Parameters
@@ -39,9 +39,9 @@ class DPDescribeDisplay:
     names : list of str
         The names of the columns, or of the segments.
     counts : ndarray of shape (n_columns,)
-        The released numbers of values.
+        The released counts of values.
     probabilities : array-like of shape (n_quantiles,)
-        Which quantiles: ascending.
+        The probabilities of the quantiles, ascending.
     values : ndarray of shape (n_quantiles, n_columns)
         The released quantiles.
     count_error : float, default=0.0
@@ -51,12 +51,12 @@ class DPDescribeDisplay:
     are_noise : array-like of bool of shape (n_columns,) or None, default=None
         Which columns have too few values, so that their quantiles are mostly noise.
     column : str or None, default=None
-        The column that the segments are drawn of; None draws columns instead of segments.
+        The column of the segments; None draws columns instead of segments.
 
     Attributes
     ----------
     axes_, figure_ : ndarray of matplotlib Axes, matplotlib Figure
-        What was drawn on.
+        The axes and the figure of the plot.
 
     See Also
     --------
@@ -172,7 +172,7 @@ class DPDescribeDisplay:
         if self.axes_.size != n_columns:
             kind = "columns" if self.column is None else "segments"
             raise ValueError(
-                f"axes must be one for each of the {n_columns} {kind}, got {self.axes_.size}."
+                f"axes must have an item for each of the {n_columns} {kind}, got {self.axes_.size}."
             )
 
         for column in range(n_columns):
@@ -204,7 +204,7 @@ class DPDescribeDisplay:
         return f"{what} {quantiles}{noise}"
 
     def _draw_column(self, ax, column):
-        """Draw the box of a column, and how many values it has."""
+        """Draw the box of a column, and its count."""
         if self.rank_errors is not None:
             lower, upper = self._bands(column)
             style = {"color": BAND, "alpha": 0.4}
@@ -223,7 +223,7 @@ class DPDescribeDisplay:
     def _set_common_scale(self):
         """Give all axes the range of the released quantiles of all segments.
 
-        Segments that are mostly noise may be anywhere, so they do not count if there are others.
+        Segments that are mostly noise may lie anywhere, so they are ignored if there are others.
         """
         is_noise = np.zeros(len(self.names)) if self.are_noise is None else self.are_noise
         is_noise = np.asarray(is_noise, dtype=bool)
@@ -235,7 +235,7 @@ class DPDescribeDisplay:
             ax.set_xlim(low - margin, high + margin)
 
     def _draw_box(self, ax, values):
-        """Draw ascending values: whiskers at the ends, boxes between, the middle one as a line."""
+        """Draw ascending values: whiskers at the ends, boxes between, and the median as a line."""
         n_values = values.size
         ax.hlines(0, values[0], values[-1], color=PRIVATE)
         ax.vlines(values[[0, -1]], -_HALF_BOX / 2, _HALF_BOX / 2, color=PRIVATE)
@@ -247,10 +247,10 @@ class DPDescribeDisplay:
             ax.vlines(values[n_values // 2], -_HALF_BOX, _HALF_BOX, color=PRIVATE, linewidth=2.5)
 
     def _bands(self, column):
-        """Return the ends of the noise of each quantile: values of the ranks that it may have.
+        """Return the lower and upper end of the band of each quantile: values at other ranks.
 
-        Between the quantiles they are interpolated. Beyond the outermost ones they go on as between
-        the last two; a single quantile tells nothing about that.
+        Values between quantiles are interpolated. Values beyond the outermost quantiles are
+        extrapolated from the last two quantiles, if there are two.
         """
         probabilities = np.asarray(self.probabilities)
         values = self.values[:, column]
@@ -297,7 +297,7 @@ def _read(description, column):
 
 
 def _plan(request, keys):
-    """Return the plan that a description had."""
+    """Return the plan of a description."""
     if isinstance(keys, str):
         if keys != "private":
             raise ValueError(f'keys must be a list, "private" or None, got {shown(keys)}.')

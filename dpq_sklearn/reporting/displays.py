@@ -1,4 +1,4 @@
-"""DPQuantileDisplay: what a fit released, with the error band of the mechanism's own noise."""
+"""DPQuantileDisplay: the quantiles that a fit released, with a band for the noise."""
 
 from numbers import Integral
 
@@ -13,11 +13,11 @@ from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
 from dpq_sklearn.optional import optional_module
 from dpq_sklearn.reading.containers import checked_table, read_matrix
 
-# Colours that survive colour blindness (Okabe, Ito) and a dark background.
+# Colours for colour-blind readers (Okabe, Ito) and for dark backgrounds.
 PRIVATE = "#0072B2"
 BAND = "#56B4E9"
 _PUBLIC = "#999999"
-# So many times the width of a third of the quantiles is far away from them.
+# A gap of this many times the width of a third of the quantiles is suspicious.
 _FAR_AWAY = 1000
 
 
@@ -25,7 +25,7 @@ class DPQuantileDisplay:
     """Visualisation of the private quantiles of one feature.
 
     Draws the private distribution function of a :class:`DPQuantileTransformer`, or the bin edges
-    of a :class:`DPKBinsDiscretizer`, each with the band in which the mechanism's noise leaves it.
+    of a :class:`DPKBinsDiscretizer`, each with a band for the noise of the mechanism.
     Only released numbers and public facts are drawn. Create it with :meth:`from_estimator`.
 
     Parameters
@@ -33,7 +33,7 @@ class DPQuantileDisplay:
     values : ndarray of shape (n_quantiles,)
         The released quantiles.
     shares : ndarray of shape (n_quantiles,)
-        The share of the data that lies below each; NaN for edges of equal width.
+        The share of the rows below each quantile; NaN for edges of equal width.
     errors : ndarray of shape (n_quantiles,) or None, default=None
         Twice the standard deviation of each share; None draws no band.
     kind : {"cdf", "bins"}, default="cdf"
@@ -41,14 +41,14 @@ class DPQuantileDisplay:
     name : str, default="feature"
         Name of the feature, for the axis.
     x_public : ndarray or None, default=None
-        Public values of the feature for a histogram behind.
+        Public values of the feature, for a histogram in the background.
 
     Attributes
     ----------
     note : str or None
-        A line under the title, which says if the released numbers of an estimator look wrong.
+        A warning under the title if the released numbers look wrong.
     ax_, figure_ : matplotlib Axes, matplotlib Figure
-        What was drawn on.
+        The axes and the figure of the plot.
 
     See Also
     --------
@@ -85,11 +85,11 @@ class DPQuantileDisplay:
             Index or name of the feature.
         n_rows : int or None, default=None
             A public guess at the number of rows, which turns the noise of ranks into a band of
-            shares. None takes `n_rows_`, the number that the fit has released.
+            shares. None means `n_rows_`, the number that the fit has released.
         X_public : array-like of shape (n_public, n_features) or None, default=None
-            Rows that are *not* private, for a histogram behind the quantiles.
+            Rows that are *not* private, for a histogram in the background.
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a new figure.
+            The axes to draw on. None makes a new figure.
 
         Returns
         -------
@@ -98,7 +98,7 @@ class DPQuantileDisplay:
         if not is_private(estimator):
             raise TypeError(
                 "estimator must be a fitted transformer of dpq_sklearn, got an object of type "
-                f"{type(estimator).__name__}: of a Pipeline take the step."
+                f"{type(estimator).__name__}: pass the step of a Pipeline."
             )
         check_is_fitted(estimator)
         index, name = _feature_of(estimator, feature)
@@ -121,8 +121,8 @@ class DPQuantileDisplay:
             errors = np.pad(estimator.rank_error_[:, index], n_tail_knots, mode="edge")
 
         n_rows = estimator.n_rows_ if n_rows is None else n_rows
-        band = 2 * errors / (n_rows or np.nan)  # a fit that drew nothing has no number of rows
-        if np.isnan(band).all():  # of "agg_tree" nobody knows it
+        band = 2 * errors / (n_rows or np.nan)  # a fit that released nothing has no number of rows
+        if np.isnan(band).all():  # "agg_tree" has no known errors
             band = None
         display = cls(values, shares, errors=band, kind=kind, name=name, x_public=x_public)
         display.are_dates = estimator._kinds()[index].of_scalars is ColumnKind.INSTANT
@@ -135,7 +135,7 @@ class DPQuantileDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a new figure.
+            The axes to draw on. None makes a new figure.
 
         Returns
         -------
@@ -158,7 +158,7 @@ class DPQuantileDisplay:
         return self
 
     def _make_axis_readable(self):
-        """Show whole numbers at the ticks, and some space around quantiles that are all equal."""
+        """Show complete numbers at the ticks, and some space around quantiles that are equal."""
         formatter = self.ax_.xaxis.get_major_formatter()
         if hasattr(formatter, "set_useOffset"):
             formatter.set_useOffset(False)
@@ -210,7 +210,7 @@ class DPQuantileDisplay:
 
 
 def _warning(released, lowest, error_in_bins):
-    """Return what is wrong with released quantiles and the lower end of their tail, or None."""
+    """Return a warning about released quantiles and the lower end of their tail, or None."""
     if error_in_bins > TOO_FAR_OFF:
         return "too much noise for so few rows"
     if _some_are_far_away(released):
@@ -221,24 +221,24 @@ def _warning(released, lowest, error_in_bins):
 
 
 def _some_are_far_away(released):
-    """Return whether a gap is wide, compared with the third of the quantiles beside it."""
+    """Return whether a gap is wide, compared with the adjacent third of the quantiles."""
     third = max(2, -(-released.size // 3))
     starts = released[: 1 - third]  # of every third in a row
     stops = released[third - 1 :]
     has_width = stops > next_float32(starts)  # equal quantiles are moved that far apart
     widths = np.where(has_width, stops - starts, np.abs(starts))
 
-    gaps = np.concatenate((np.diff(stops), np.diff(starts)))  # above a third, and below one
+    gaps = np.concatenate((np.diff(stops), np.diff(starts)))  # above a third, and below it
     scales = np.concatenate((widths[:-1], widths[1:]))
     return np.any((gaps > _FAR_AWAY * scales) & (scales > 0))
 
 
 def _feature_of(estimator, feature):
-    """Return the index and the name of a feature given by either."""
+    """Return the index and the name of a feature, which is given by its index or its name."""
     names = _check_feature_names_in(estimator).tolist()
 
     if isinstance(feature, str) and feature in names:
         return names.index(feature), feature
     if isinstance(feature, Integral) and 0 <= feature < len(names):
         return int(feature), names[feature]
-    raise ValueError(f"feature must be one of {names}, or the index of one, got {shown(feature)}.")
+    raise ValueError(f"feature must be one of {names}, or an index, got {shown(feature)}.")

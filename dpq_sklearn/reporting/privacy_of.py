@@ -31,7 +31,7 @@ _NOTHING = PrivacyLoss(eps=0.0, delta=0.0, rho=0.0)
 
 @dataclass(frozen=True, repr=False)
 class PrivacyInside:
-    """The cost of all private fits of an estimator, and what the guarantee does not cover.
+    """The cost of all private fits of an estimator, and the limits of the guarantee.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class PrivacyInside:
         return "at most" if self.reasons else ""
 
     def sentences(self) -> list[str]:
-        """Return what is known, as sentences."""
+        """Return the facts as sentences."""
         return [
             *self.void_sentences,
             *self.about_the_total(),
@@ -89,7 +89,7 @@ class PrivacyInside:
         ]
 
     def about_the_total(self) -> list[str]:
-        """Return why the total is a bound, and what the ledgers state."""
+        """Return the reasons why the total is a bound, and the totals of the ledgers."""
         bounds = [f"It may have cost more: {why}." for why in self.unknown]
         bounds += [f"It may have cost less: {why}." for why in self.reasons if not self.unknown]
         return bounds + list(self.ledgers)
@@ -106,7 +106,7 @@ class PrivacyInside:
         if not self.not_private:
             return []
         names = ", ".join(map(repr, self.not_private))
-        return [f"Not private: what {names} learned from the rows."]
+        return [f"Not private: {names} learned from the rows."]
 
     def __repr__(self):
         total = self.total
@@ -118,7 +118,7 @@ class PrivacyInside:
         return f"{bound}{self.total._repr_html_()}{html_list(self.sentences())}"
 
     def to_dict(self) -> dict:
-        """Return the total as :meth:`PrivacyLoss.to_dict` has it, and the parts; ready for JSON."""
+        """Return the total as in :meth:`PrivacyLoss.to_dict`, and the `parts`; ready for JSON."""
         entry = self.total.to_dict()
         entry["dpq_sklearn"] |= {
             "parts": {name: loss.to_dict()["dpq_sklearn"] for name, loss in self.parts.items()},
@@ -170,7 +170,7 @@ def privacy_of(estimator: Any, *, row_wise: Collection = ()) -> PrivacyInside:
 
     The fits of candidates and folds that an estimator does not keep count as :func:`plan_search`
     plans them. All meta-estimators of scikit-learn are known. For any other composite the total is
-    a lower bound: `unknown` says why, and `ledgers` quotes what the ledgers were charged.
+    a lower bound: `unknown` says why, and `ledgers` quotes the totals of the ledgers.
 
     The cost of folds assumes that an additional row does not move other rows to another fold.
 
@@ -194,8 +194,8 @@ def privacy_of(estimator: Any, *, row_wise: Collection = ()) -> PrivacyInside:
     found = list(nested_estimators(estimator, is_fitted=True, row_wise=row_wise))
     if not any(is_private(nested.estimator) for nested in found):
         raise ValueError(
-            f"there is no private transformer inside this {type(estimator).__name__}: nothing of "
-            "it is private."
+            f"there is no private transformer inside this {type(estimator).__name__}, so it has no "
+            "privacy guarantee."
         )
 
     costs, unknown = _costs(found)
@@ -284,7 +284,7 @@ def _has_learned(nested):
 
 
 def _quoted_ledgers(all_nested: Iterable[NestedEstimator]):
-    """Yield what each ledger of the private transformers states now."""
+    """Yield the current total of each ledger of the private transformers."""
     private = [nested.estimator for nested in all_nested if is_private(nested.estimator)]
     ledgers = [getattr(transformer, "ledger", None) for transformer in private]
     yield from dict.fromkeys(_quoted(ledger) for ledger in ledgers if ledger is not None)

@@ -1,4 +1,4 @@
-"""privacy_statement: one page about a fitted estimator or a ledger, for those responsible."""
+"""privacy_statement: one page about a fitted estimator or a ledger, for privacy officers."""
 
 import platform
 from collections.abc import Collection
@@ -21,7 +21,7 @@ _FORMATS = {"markdown": as_markdown, "html": as_html}
 # A statement shows the first and the last of more numbers.
 _MOST_NUMBERS = 12
 _SEEDED = (
-    "A seed was used. The guarantee holds only against those who do not know it: anyone who does "
+    "A seed was used. The guarantee does not hold against anyone who knows the seed, because they "
     "can remove the noise."
 )
 
@@ -29,10 +29,10 @@ _SEEDED = (
 def privacy_statement(
     estimator_or_ledger: Any, *, format: str = "markdown", row_wise: Collection = ()
 ) -> str:
-    """Return one page about what was released, whom it protects, and what it does not cover.
+    """Return one page about the released numbers, the guarantee, and its limits.
 
-    It is made of released numbers and public facts alone, so it may be shown to anyone who may see
-    the fitted estimator or the ledger.
+    The page contains only released numbers and public facts, so it may be shown to anyone who may
+    see the fitted estimator or the ledger.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def _origin(estimator):
 
 
 def _shortened(values):
-    """Return released numbers or categories as a text; of many the first and the last ones."""
+    """Return released numbers or categories as a text, shortened in the middle if it is long."""
     values = np.asarray(values).tolist()
     texts = [f"{value:.6g}" if isinstance(value, (int, float)) else str(value) for value in values]
     if len(texts) > _MOST_NUMBERS:
@@ -183,7 +183,7 @@ def _parameters(nested):
 
 
 def _not_covered(not_private=()):
-    steps = tuple(f"what the step {name!r} has learned" for name in not_private)
+    steps = tuple(f"the step {name!r}, which learns from the rows" for name in not_private)
     return Section("What it does not cover", ((*steps, *NOT_COVERED),))
 
 

@@ -35,7 +35,7 @@ def dp_count(
     Parameters
     ----------
     x : array-like
-        The private rows. Missing values count, too.
+        The private rows, including rows with missing values.
     eps, delta, rho, groups, random_state, ledger, return_privacy
         As in :func:`dp_quantiles`. For a table, `groups` may be the name of a column.
 
@@ -44,7 +44,7 @@ def dp_count(
     count : int
         It may be negative.
     privacy : PrivacyLoss
-        What the release cost. Only if `return_privacy`.
+        The cost of the release. Only returned if `return_privacy` is True.
 
     Notes
     -----
@@ -54,7 +54,7 @@ def dp_count(
     See Also
     --------
     dp_histogram : Counts between given edges.
-    PrivacyLedger : Keeps count of what is spent.
+    PrivacyLedger : Adds up the budget that is spent.
 
     Examples
     --------
@@ -122,12 +122,12 @@ def dp_histogram(
     Returns
     -------
     counts : ndarray of shape (n_bins,)
-        How many rows lie in each bin, or with `groups` how much of the people's weight. Integers,
-        with `groups` floats; they may be negative.
+        The number of rows in each bin (integers), or with `groups` the weight of the people in it
+        (floats). Counts may be negative.
     edges : ndarray of shape (n_bins + 1,)
         The edges.
     privacy : PrivacyLoss
-        What the release cost. Only if `return_privacy`.
+        The cost of the release. Only returned if `return_privacy` is True.
 
     Notes
     -----
@@ -175,9 +175,9 @@ def dp_histogram(
 
 
 def _checked_edges(bins, ends):
-    """Return two or more ascending finite edges: those given, or of so many bins between two ends.
+    """Return two or more ascending finite edges: `bins` itself, or the edges of so many bins.
 
-    Messages show no edge: private numbers may have been passed for `bins` by mistake.
+    Messages show no edge, because private numbers may have been passed for `bins` by mistake.
     """
     if isinstance(bins, Integral) and not isinstance(bins, bool):
         bins = _equal_width_edges(bins, ends)
@@ -198,7 +198,7 @@ def _checked_edges(bins, ends):
 
 
 def _check_kind_of_edges(edges, x):
-    """Raise if the edges are dates and the column has numbers, or the other way round."""
+    """Raise if the edges are dates and the column has numbers, or vice versa."""
     (kind,) = kinds_of_columns(x)
     if kind_of(edges.dtype).of_scalars is not kind.of_scalars:
         raise ValueError(
@@ -227,7 +227,7 @@ def _equal_width_edges(n_bins, ends):
 
 
 def _checked_range(ends, numbers):
-    """Return the two ends of a range, which are given as floats, too."""
+    """Return the two ends of a range, which are also given as floats."""
     if numbers.shape != (2,) or not np.isfinite(numbers).all() or not numbers[0] < numbers[1]:
         raise ValueError(
             "range must be a pair (low, high) of finite numbers or of dates, low < high, got "

@@ -55,28 +55,27 @@ def dp_describe(
 ):
     """Describe the columns of numbers and dates of a table: counts and quantiles, for one budget.
 
-    Like :meth:`pandas.DataFrame.describe`. There is no mean, no minimum and no maximum: these are
-    at the mercy of one row. Nothing need be known of the columns.
+    Like :meth:`pandas.DataFrame.describe`, but without mean, minimum and maximum, which a single
+    row can change at will. You don't need to know anything about the columns.
 
     Parameters
     ----------
     table : {pandas, polars, Arrow, dask or Spark table, NumPy or dask array, iterator}
-        The private rows. Columns whose types are neither numbers nor dates are left out, whatever
-        is in them: text, objects, booleans, categories. To find categories takes a delta, which
-        a description need not have: use :func:`dp_value_counts`. NaN and missing values are not
-        counted, infinities are clipped. An iterator yields tables with the same columns, each a
-        part of the rows.
+        The private rows. Only columns with types of numbers or dates are described, and text,
+        objects, booleans and categories are left out. Use :func:`dp_value_counts` for categories,
+        which require a delta. NaN and missing values are not counted, and infinities are clipped.
+        An iterator yields tables with the same columns, which together hold the rows.
     percentiles : array-like of float, default=(0.05, 0.25, 0.5, 0.75, 0.95)
         Which quantiles: distinct, each strictly between 0 and 1.
     by : str, list of str or None, default=None
-        The column, or columns, whose values divide the rows into segments, such as regions. Each
-        segment is described, and all segments together cost what one costs. These columns are not
-        described.
+        The column, or columns, with values that divide the rows into segments, such as regions.
+        Each segment is described, and all segments together cost as much as one. These columns are
+        not described.
     keys : list, "private" or None, default=None
         The segments, with `by`: a list of public values of the column, never taken from the data,
         or of tuples for several columns. Rows with other values are ignored, and a value that does
-        not occur gets what an empty column gets. "private" finds the keys at the price of a fifth
-        of eps and all of `delta`, which must be larger than 0. It leaves out rare ones.
+        not occur is described like an empty column. "private" finds the keys and spends a fifth of
+        eps and all of `delta` on it, which must be larger than 0. Rare keys are left out.
     eps : float or None, default=None
         Privacy budget of the whole description, which the columns share equally. None means 1.0,
         unless `rho` is given.
@@ -88,18 +87,18 @@ def dp_describe(
         Public bounds, never taken from the data: one pair ``(low, high)`` for all columns that are
         described, or one for each, by position or name. None is an open end.
     decimals : None, int, array-like, dict or "schema", default=None
-        How many decimals the numbers have, where that is publicly known: one for all columns that
-        are described, or one for each; see :func:`dp_quantiles`.
+        The declared precision, if it is public: the number of decimals of all columns that are
+        described, or of each of them; see :func:`dp_quantiles`.
     prior : DataFrame, array-like, fitted transformer or None, default=None
         Public rows with the same columns, or an earlier release: a description, or a fitted
-        transformer. The quantiles are looked for where the prior has them, at no cost. Never pass a
-        part of `table`, or anything that was computed from it without privacy.
+        transformer. The mechanism expects the quantiles where the prior has them, at no cost. Never
+        pass rows of `table`, or anything that was computed from it without privacy.
     mechanism : {"aq", "agg_tree", "auto"}, default="aq"
-        What finds the quantiles, as in :func:`dp_quantiles`.
+        The mechanism that finds the quantiles, as in :func:`dp_quantiles`.
     groups : array-like of shape (n_samples,), str or None, default=None
         The person each row belongs to, as in :meth:`DPKBinsDiscretizer.fit`, or the name of the
         column that holds the labels, which is not described then. With `groups` the description
-        protects people: each of a person's k rows weighs 1/k, and so it counts. Not for iterators.
+        protects people: each of a person's k rows weighs 1/k, also in counts. Not for iterators.
     n_jobs : int or None, default=None
         Number of threads, as in joblib. The result does not depend on it.
     random_state, ledger, return_privacy
@@ -109,20 +108,20 @@ def dp_describe(
     -------
     description : pandas or polars DataFrame, or SmallTable if pandas is not installed
         The columns that are described, with the rows "count", "5%", and so on. Counts are whole
-        numbers, at least 0; they get a fifth of the budget. For polars it is a polars DataFrame
-        with the labels of the rows in a column "statistic", for all else one of pandas. Without
-        pandas it is a small table that prints, indexes by name and has a `to_pandas`. A column of
-        dates holds dates, as objects in pandas and as text in polars. With `by`, which needs pandas
-        or polars, it has a row for each key, and pairs of a column and a statistic as columns, like
-        ``DataFrame.groupby(...).describe()``. For polars the keys are columns.
+        numbers, at least 0; they get a fifth of the budget. For a polars table it is a polars
+        DataFrame with the labels of the rows in a column "statistic", otherwise a pandas DataFrame.
+        Without pandas it is a small table that prints, indexes by name and has a `to_pandas`. A
+        column of dates holds dates, as objects in pandas and as text in polars. With `by`, which
+        requires pandas or polars, it has a row for each key, and pairs of a column and a statistic
+        as columns, like ``DataFrame.groupby(...).describe()``. In polars the keys are columns.
     privacy : PrivacyLoss
-        What the release cost. Only if `return_privacy`.
+        The cost of the release. Only returned if `return_privacy` is True.
 
     See Also
     --------
     DPDescribeDisplay : Draws a description with its noise.
     dp_quantiles : Quantiles of one column.
-    dp_count : The number of rows, whatever is missing in them.
+    dp_count : The number of rows, including rows with missing values.
     dp_value_counts : The categories of a text column and their counts.
 
     Notes
@@ -133,7 +132,7 @@ def dp_describe(
     types of the columns are considered public, and decide which columns are described.
 
     With `by`, a row is in one segment, and the weights of a person's rows sum to one record over
-    all segments. So all segments together cost what one description costs. The keys are public. If
+    all segments. So all segments together cost as much as one description. The keys are public. If
     they are found privately, the description has a pure eps of 4/5 of `eps`, and finding the keys
     costs the rest and `delta`.
 
@@ -239,20 +238,20 @@ def _source(table, by, groups, n_jobs):
 
 
 def _columns(typed_rows, probabilities, bounds, decimals, prior):
-    """Return what is wanted of each column, and what is publicly known about it."""
+    """Return the request for each column, with the public facts about it."""
     names = names_of(typed_rows)
     n_columns = len(names)
     bounds, decimals = per_feature_lattices(
         bounds, decimals, n_columns, names, dtypes_of(typed_rows)
     )
     is_rows = hasattr(prior, "columns") and read_description(prior) is None
-    if is_rows:  # they may have columns of other types, as the table has
+    if is_rows:  # they may have columns of other types, like the table
         prior = table_of_quantities(prior, "prior")
     priors = priors_of_features(prior, n_columns, names)
     return [Column(probabilities, *known) for known in zip(bounds, decimals, priors, strict=True)]
 
 
 def _public_columns(typed_rows):
-    """Return the names of the columns for a ledger, or how many there are."""
+    """Return the names of the columns for a ledger, or their number if not all names are text."""
     names = names_of(typed_rows)
     return names if all(isinstance(name, str) for name in names) else len(names)

@@ -1,7 +1,7 @@
-"""The warnings of functions whose results are mostly noise.
+"""Warnings of functions about results that are mostly noise.
 
 They depend on released numbers and public facts only, and follow the rule of `enough_data`. The
-text names the entries and what would help, but no released number: so equal calls warn once.
+text names the entries and possible remedies, but no released number, so equal calls warn once.
 """
 
 import numpy as np
@@ -17,10 +17,10 @@ from dpq_sklearn.forecast.enough_data import (
     warn_user,
 )
 
-# Points that stand for a column are mostly noise if their ranks are half of this off, as a share of
-# the rows.
+# The points of `sanitize` are mostly noise if the errors of their ranks exceed half of this share
+# of the rows.
 UNIT_OF_POINTS = 0.1
-# More entries than this are not named one by one.
+# Messages name at most this many entries.
 MOST_NAMED = 8
 
 
@@ -36,7 +36,7 @@ def warn_of_noisy_quantiles(released, labels):
 
 
 def warn_of_noisy_points(released):
-    """Warn if the points that stand for a column are mostly noise."""
+    """Warn if the points of `sanitize` are mostly noise."""
     plan = judged_plan(released.plan)
     n_rows = cautious_count(released.n_rows, plan.count_budget)
     (errors,) = errors_of_ranks_of(plan, n_rows)
@@ -46,15 +46,15 @@ def warn_of_noisy_points(released):
 
 
 def warn_of_noisy_description(plan, counts, names, labels):
-    """Warn if entries of a description are mostly noise: a `DescriptionPlan` and what it released.
+    """Warn if entries of a description are mostly noise.
 
-    `labels` are those of the quantiles.
+    `plan` is a `DescriptionPlan`, `counts` are released, and `labels` name the quantiles.
     """
     quantiles = judged_plan(plan.quantiles)
     columns = quantiles.map_columns(lambda *of_column: of_column)
     labels = ["count", *labels]
 
-    noisy_labels = {}  # of each name
+    noisy_labels = {}  # by name of the column
     for name, count, noise, column in zip(names, counts, plan.count_noises, columns, strict=True):
         n_rows = less_by_noise(float(max(count, 1)), noise)
         errors = errors_of_entries(*column, n_rows)
@@ -67,7 +67,7 @@ def warn_of_noisy_description(plan, counts, names, labels):
 
 
 def warn_of_noisy_segments(released):
-    """Warn if entries of segments are mostly noise: a `ReleasedSegments`. The text names them."""
+    """Warn if entries of `ReleasedSegments` are mostly noise, and name the segments."""
     plan = released.plan
     quantiles = judged_plan(plan.quantiles)
     columns = quantiles.map_columns(lambda *of_column: of_column)
@@ -92,28 +92,28 @@ def _is_any_noisy(count, noise, column):
 
 
 def _entries(labels, is_noisy):
-    """Return the names of the noisy entries of one column in words."""
-    noisy = [label for label, is_one in zip(labels, is_noisy, strict=True) if is_one]
-    if len(noisy) > MOST_NAMED:
-        return "(most of them)" if len(noisy) > len(labels) / 2 else "(many of them)"
-    return ", ".join(noisy)
+    """Return the names of the noisy entries of one column as a text."""
+    named = [label for label, noisy in zip(labels, is_noisy, strict=True) if noisy]
+    if len(named) > MOST_NAMED:
+        return "(most of them)" if len(named) > len(labels) / 2 else "(many of them)"
+    return ", ".join(named)
 
 
 def _entries_of_columns(noisy_labels, n_columns):
-    """Return the noisy entries of all columns in words: columns with equal entries together."""
+    """Return the noisy entries of all columns as a text, which lists equal entries once."""
     columns_of = {}
     for name, entries in noisy_labels.items():
         columns_of.setdefault(entries, []).append(name)
 
-    parts = []
+    phrases = []
     for entries, names in columns_of.items():
         if len(names) == n_columns:
-            parts.append(f"{entries} of all columns")
+            phrases.append(f"{entries} of all columns")
         elif len(names) > MOST_NAMED:
-            parts.append(f"{entries} of {len(names)} columns")
+            phrases.append(f"{entries} of {len(names)} columns")
         else:
-            parts.append(f"{entries} of {', '.join(map(repr, names))}")
-    return "; ".join(parts)
+            phrases.append(f"{entries} of {', '.join(map(repr, names))}")
+    return "; ".join(phrases)
 
 
 def _warn(entries, plan):

@@ -1,4 +1,4 @@
-"""Private quantiles of one column, and a private stand-in for it."""
+"""Private quantiles of one column, and private points with about its distribution."""
 
 from dataclasses import replace
 from numbers import Integral
@@ -55,7 +55,7 @@ def dp_quantiles(
 ):
     """Compute differentially private quantiles of one column.
 
-    Like :func:`numpy.quantile` for one column, at a stated price for all quantiles together.
+    Like :func:`numpy.quantile` for one column. All quantiles together spend one budget.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ def dp_quantiles(
         100,000.
     by : array-like of shape (n_samples,), table or None, default=None
         Labels that divide the rows into segments, such as regions, or a table of several columns of
-        labels. The quantiles of each segment are released, and all segments together cost what one
-        costs.
+        labels. The quantiles of each segment are released, and all segments together cost as much
+        as one.
     keys : list, "private" or None, default=None
         The segments, with `by`, as in :func:`dp_describe`.
     eps : float or None, default=None
@@ -83,26 +83,27 @@ def dp_quantiles(
         supply bounds, and none are taken from the data. Never compute them from the private data.
         For dates they are dates, without a time zone in UTC.
     decimals : None, int or "schema", default=None
-        How many decimals the numbers have, if that is publicly known: 0 for whole numbers, 2 for
-        cents, -3 for thousands. They are rounded to it, and so are the quantiles. None is unknown.
-        "schema" is 0 if `x` has a type of integers, booleans or dates, which must have been
-        declared, and not guessed from the values. Dates and durations count in days.
+        The declared precision, if it is public: 0 for whole numbers, 2 for cents, -3 for thousands.
+        The numbers and the quantiles are rounded to it. None means that the precision is unknown.
+        "schema" means 0 if `x` has a type of integers, booleans or dates, which must have been
+        declared and not guessed from the values. Dates and durations count in days.
     prior : array-like of shape (n_public,) or None, default=None
-        Public numbers of the same kind, or quantiles that were released before. The quantiles are
-        looked for where these have them, at no cost. Never pass a part of `x`, or anything that was
-        computed from it without privacy.
+        Public numbers of the same kind, or quantiles that were released before. The mechanism
+        expects the quantiles where the prior has them, at no cost. Never pass numbers of `x`, or
+        anything that was computed from it without privacy.
     mechanism : {"aq", "agg_tree", "auto"}, default="aq"
         "aq" is ApproximateQuantiles. "agg_tree" adds noise to counts, which is better for many
-        quantiles where `decimals` and `bounds` leave few points: "auto" uses it where that is so.
+        quantiles if `decimals` and `bounds` leave few points. "auto" chooses between the two.
     groups : array-like of shape (n_samples,) or None, default=None
-        Whose row each one is: any hashable labels, a missing one is a person of its own. Each of a
-        person's k rows then weighs 1/k, NaN included, and the guarantee is for people. None is for
-        rows.
+        The person each row belongs to, as any hashable label. A missing label counts as a separate
+        person. With `groups` the guarantee protects people: each of a person's k rows weighs 1/k,
+        including NaN. None protects single rows.
     random_state : None, int or RandomState, default=None
-        None is the operating system's generator. Anything else is reproducible, for tests only:
-        anyone who knows the seed can remove the noise.
+        None uses the operating system's generator. A seed makes the release reproducible and is
+        for tests only: anyone who knows the seed can remove the noise.
     ledger : PrivacyLedger, absolute path or None, default=None
-        Where the spend is recorded before `x` is read. Raises if it does not fit in.
+        The ledger to charge before `x` is read. Raises :class:`BudgetExceededError` if its budget
+        does not suffice.
     return_privacy : bool, default=False
         Whether to return the :class:`PrivacyLoss` as well.
 
@@ -114,19 +115,19 @@ def dp_quantiles(
         With `by` the result is a DataFrame with a row for each key: its noisy count, and its
         quantiles in ascending order. It is of polars if `x` is, otherwise of pandas.
     privacy : PrivacyLoss
-        What the release cost. Only if `return_privacy`.
+        The cost of the release. Only returned if `return_privacy` is True.
 
     Notes
     -----
     **Privacy.** Neighbours: `x` with one record, or all records of a person, added or removed. The
     values returned and the warning together are an (eps, delta)-DP (or rho-zCDP) function of `x`,
-    for one call. Every call spends anew. With `by` all segments together cost what one costs,
+    for one call. Every call spends again. With `by` all segments together cost as much as one,
     because the weights of a record sum to at most 1 over all segments; see :func:`dp_describe`.
 
-    **Warning.** A 64th of the budget is for a count of the rows. By that count, a
-    :class:`PrivacyNoiseWarning` names the quantiles that are mostly noise: those whose expected
-    error is more than half of the rows beyond them, or of the rows between two quantiles if they
-    were evenly spaced.
+    **Warning.** A 64th of the budget pays for a noisy count of the rows. A
+    :class:`PrivacyNoiseWarning` names the quantiles that are mostly noise according to this count:
+    their expected error is more than half of the rows beyond them, or of the rows between two
+    evenly spaced quantiles.
 
     See Also
     --------
@@ -193,7 +194,7 @@ def sanitize(
     ledger=None,
     return_privacy=False,
 ):
-    """Make a private stand-in for a column: points that fall into every interval as the data do.
+    """Make private points with about the distribution of a column.
 
     They are the private quantiles (i - 1/2) / n_samples (sanitisation, Kaplan et al. 2021).
 
@@ -202,9 +203,8 @@ def sanitize(
     x : array-like of shape (n_samples,)
         The private numbers, as in :func:`dp_quantiles`.
     n_samples : int
-        The number of points to make, at most 100,000: a public number, chosen without looking at
-        the data. More points are noisier. The number of private rows is private itself and not a
-        good choice.
+        The number of points, at most 100,000, chosen without looking at the data. More points are
+        noisier. Do not pass the number of private rows, which is private itself.
     eps, delta, rho, bounds, decimals, prior, mechanism, groups, random_state, ledger, \
 return_privacy
         As in :func:`dp_quantiles`.
@@ -214,11 +214,11 @@ return_privacy
     points : ndarray of shape (n_samples,)
         In ascending order.
     privacy : PrivacyLoss
-        What the release cost. Only if `return_privacy`.
+        The cost of the release. Only returned if `return_privacy` is True.
 
     Notes
     -----
-    **Privacy.** That of :func:`dp_quantiles` with `n_samples` quantiles.
+    **Privacy.** The guarantee of :func:`dp_quantiles` with `n_samples` quantiles.
 
     See Also
     --------
@@ -298,14 +298,14 @@ def _released_by_segment(x, ascending, by, keys, *, random_state, ledger, **aske
 def _source_and_request(
     x, ascending, *, budget, bounds, decimals, prior, mechanism, groups, has_ledger
 ):
-    """Check all arguments; return the source of a column, its kind, and what is asked for."""
+    """Check all arguments; return the source of a column, its kind, and the request."""
     checked_mechanism(mechanism)
     checked_bounds(bounds)
     is_schema = isinstance(decimals, str) and decimals == "schema"
     if not is_schema:
         decimals = checked_decimals(decimals)
 
-    refuse_private_rows(prior, x)  # of lists checks make arrays, which are new objects
+    refuse_private_rows(prior, x)  # before lists become arrays, which are other objects
     x = checked_column(x)
     if groups is not None:
         groups = checked_groups(groups, len(x))

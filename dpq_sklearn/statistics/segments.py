@@ -1,4 +1,4 @@
-"""Descriptions by segment: what `dp_describe` and `dp_quantiles` do with `by` and `keys`."""
+"""Descriptions by segment, for `by` and `keys` of `dp_describe` and `dp_quantiles`."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ PRIVATE = "private"
 
 @dataclass(frozen=True)
 class ReleasedSegments:
-    """The keys as a caller gave them, or as they were found, and what was released of each."""
+    """The keys as the caller gave them, or as they were found, and the description of each."""
 
     keys: list[tuple[Hashable, ...]]
     description: Description
@@ -30,7 +30,7 @@ class ReleasedSegments:
 
 
 def check_by_and_keys(by: object, keys: object) -> None:
-    """Raise if only one of them is given, before anything else happens."""
+    """Raise if only one of the two is given."""
     if by is None and keys is not None:
         raise ValueError(f"by must be given with keys, got by=None and keys={shown(keys)}.")
     if by is not None and keys is None:

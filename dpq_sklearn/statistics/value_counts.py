@@ -32,11 +32,11 @@ def dp_value_counts(
     Parameters
     ----------
     x : array-like of shape (n_samples,)
-        The private labels: text, numbers or booleans. Missing values are one label. Which labels
-        are equal is decided as in :class:`DPOneHotEncoder`.
+        The private labels: text, numbers or booleans. Missing values are one label. Labels are
+        compared as in :class:`DPOneHotEncoder`.
     keys : array-like or None, default=None
-        The public labels to count, also those that do not occur; never taken from the data. None
-        finds the labels privately: rare ones are left out.
+        The public labels to count, never taken from the data. Labels that do not occur are counted,
+        too. None finds the labels privately and leaves out rare labels.
     eps : float, default=1.0
         Privacy budget of all counts together.
     delta : float, default=1e-6
@@ -54,14 +54,14 @@ def dp_value_counts(
         The noisy count of each label, largest first. With public `keys` counts may be negative.
         A missing value is NaN.
     privacy : PrivacyLoss
-        What the release cost. Only if `return_privacy`.
+        The cost of the release. Only returned if `return_privacy` is True.
 
     Notes
     -----
     **Privacy.** Neighbours: `x` with one row, or all rows of a person, added or removed, which
     changes one count by 1. The counts of public keys get discrete Laplace noise. To find labels
     privately, the noise is cut off, and labels with a noisy count above its largest value are
-    released. That finds nearly as many as the best mechanism, and the counts cost nothing more.
+    released. This finds nearly as many labels as the optimal mechanism, and the counts are free.
 
     See Also
     --------
@@ -103,7 +103,7 @@ def dp_value_counts(
 
 
 def _checked_keys(keys):
-    """Return the public forms of distinct labels, at least one."""
+    """Return the public forms of one or more distinct labels."""
     is_list = hasattr(keys, "__len__") and not isinstance(keys, (str, bytes, dict))
     forms = tuple(map(public_form, keys)) if is_list else ()
     if not forms or NO_CATEGORY in forms or len(set(forms)) < len(forms):
@@ -112,7 +112,7 @@ def _checked_keys(keys):
 
 
 def _largest_first(counts):
-    """Return counts as a Series of pandas, or as a dict; equal counts stay in their order."""
+    """Return counts as a pandas Series, or as a dict; equal counts keep their order."""
     labels = sorted(counts, key=counts.get, reverse=True)
     numbers = [counts[label] for label in labels]
     names = [np.nan if label is None else label for label in labels]
