@@ -11,7 +11,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dpq_sklearn import PrivacyLedger, PrivacyNoiseWarning, dp_describe, dp_quantiles
+from dpq_sklearn import (
+    PrivacyLedger,
+    PrivacyNoiseWarning,
+    dp_describe,
+    dp_quantiles,
+    privacy_statement,
+)
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.reading import summaries
@@ -464,7 +470,24 @@ def test_the_ledger_is_charged_once_for_all_segments(survey):
     ledger = PrivacyLedger(eps=1.0)
     dp_describe(survey, by="region", keys=["north", "south", "east"], ledger=ledger)
     (record,) = ledger.records()
-    assert record.eps == 1.0 and "for each of 3 segments" in record.detail
+    assert record.eps == 1.0 and record.detail.endswith("for each of 3 segments by region")
+    assert "for each of 3 segments by region" in privacy_statement(ledger)
+
+
+def test_losses_name_the_segments(survey):
+    keys = [("north", 0), ("south", 1)]
+    options = {"by": ["region", "sex"], "keys": keys, "return_privacy": True, "random_state": 0}
+    _, public = dp_describe(survey, **options)
+    assert public.segments == "2 segments by region and sex"
+    assert "shared by        2 segments by region and sex" in str(public)
+    assert public.to_dict()["dpq_sklearn"]["segments"] == public.segments
+
+    ledger = PrivacyLedger(eps=1.0, delta=1e-5)
+    options |= {"by": survey["region"], "keys": "private", "delta": 1e-6, "ledger": ledger}
+    _, private = dp_quantiles(survey["age"], 0.5, **options)
+    assert private.segments == "segments by region, found privately"
+    assert ledger.records()[0].detail.endswith("for segments by region, found privately")
+    assert dp_quantiles(survey["age"], 0.5, return_privacy=True)[1].segments is None
 
 
 def test_segments_are_as_many_times_more_accurate_as_a_loop_over_them(rng):

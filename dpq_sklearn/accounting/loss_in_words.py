@@ -74,6 +74,7 @@ def described(loss: "PrivacyLoss") -> dict[str, str]:
         "rho (zCDP)": _number(loss.rho),
         "pure eps": _number(loss.pure_eps),
         "protects": _neighbours(loss).in_words,
+        "shared by": loss.segments,
         "composition": loss.account,
         "mechanism": loss.mechanism,
         "mechanism calls": str(n_draws(loss)) if loss.events else None,
@@ -135,6 +136,7 @@ def as_dict(loss: "PrivacyLoss") -> dict[str, Any]:
             "account": loss.account,
             "mechanism": loss.mechanism,
             "n_draws": n_draws(loss),
+            "segments": loss.segments,
         },
     }
 

@@ -48,6 +48,8 @@ class PrivacyLoss:
         The ledger that was charged. Passwords are removed.
     time : str or None, default=None
         The time of the charge, in UTC.
+    segments : str or None, default=None
+        The segments that share the loss, in words, if rows were divided into segments.
 
     See Also
     --------
@@ -76,6 +78,7 @@ class PrivacyLoss:
     events: tuple[Event, ...] = field(default=(), repr=False, compare=False)
     ledger: str | None = field(default=None, repr=False, compare=False)
     time: str | None = field(default=None, repr=False, compare=False)
+    segments: str | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         known = math.inf if self.pure_eps is None else self.pure_eps

@@ -314,7 +314,7 @@ def make_segmented_quantiles(x, probabilities, by, keys, description):
     if kind is not ColumnKind.NUMBER:
         quantiles = [nearest_dates(of_quantile, kind) for of_quantile in quantiles]
     columns = dict(zip(labels, (description.counts, *quantiles), strict=True))
-    names = _names_of_labels(by)
+    names = names_of_labels(by)
 
     if library_of(x) == "polars":
         import polars
@@ -327,7 +327,7 @@ def make_segmented_quantiles(x, probabilities, by, keys, description):
     return pandas.DataFrame(columns, index=_index_of(names, keys))
 
 
-def _names_of_labels(by):
+def names_of_labels(by):
     """Return the names of the columns of labels, or "key" for a column without a name."""
     if len(getattr(by, "shape", (0,))) == 2 or hasattr(by, "column_names"):
         return [str(name) for name in names_of(by)]

@@ -105,7 +105,13 @@ def _sections_of_ledger(ledger):
         f"{name}: {cap:g}" for name, cap in zip(("eps", "delta", "rho"), caps, strict=True) if cap
     )
     rows = tuple(
-        (f"{record.time:%Y-%m-%d %H:%M}", record.what, _columns(record.columns), f"{record.eps:g}")
+        (
+            f"{record.time:%Y-%m-%d %H:%M}",
+            record.what,
+            _columns(record.columns),
+            record.detail or "",
+            f"{record.eps:g}",
+        )
         for record in records
     )
     return [
@@ -113,7 +119,7 @@ def _sections_of_ledger(ledger):
         Section("Budget", (budget or ("no caps: the ledger only keeps a record",),)),
         Section("Left", (f"A release of eps={left.eps:g} still fits.",)),
         _cost(total),
-        Section("Releases", (Table(("time", "what", "columns", "eps"), rows),)),
+        Section("Releases", (Table(("time", "what", "columns", "detail", "eps"), rows),)),
         _not_covered(),
     ]
 

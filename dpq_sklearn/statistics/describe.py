@@ -194,7 +194,7 @@ def dp_describe(
         detail = f"{probabilities.size} quantiles and a count"
         if by:
             found = release_segments(
-                request, keys, len(by), source, ledger, randomness, detail=detail, **facts
+                request, keys, by, source, ledger, randomness, detail=detail, **facts
             )
             warn_of_noisy_segments(found)
             counts = found.description.counts.reshape(len(columns), len(found.keys))

@@ -18,7 +18,11 @@ from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.mechanisms.registry import checked_mechanism
 from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
-from dpq_sklearn.reading.describe_format import check_library_of, make_segmented_quantiles
+from dpq_sklearn.reading.describe_format import (
+    check_library_of,
+    make_segmented_quantiles,
+    names_of_labels,
+)
 from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.groups import checked_groups, neighbours_of
 from dpq_sklearn.reading.priors import prior_of_column, refuse_private_rows
@@ -282,7 +286,7 @@ def _released_by_segment(x, ascending, by, keys, *, random_state, ledger, **aske
     found = release_segments(
         request,
         keys,
-        len(labels),
+        names_of_labels(by),
         SegmentedTable(source, labels),
         ledger,
         randomness,
@@ -291,6 +295,7 @@ def _released_by_segment(x, ascending, by, keys, *, random_state, ledger, **aske
         detail=f"{ascending.size} quantiles and a count",
     )
     warn_of_noisy_segments(found)
+    warn_of_large_delta(found.loss.delta, max(found.description.counts.sum(), 1))
     table = make_segmented_quantiles(source.X, ascending, by, found.keys, found.description)
     return table, found.loss
 

@@ -1,7 +1,7 @@
 """Descriptions by segment, for `by` and `keys` of `dp_describe` and `dp_quantiles`."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
 from dpq_sklearn.checks import shown
@@ -43,26 +43,32 @@ def check_by_and_keys(by: object, keys: object) -> None:
 
 
 def release_segments(
-    request: Request, keys, n_label_columns: int, source, ledger, randomness, *, detail, **facts
+    request: Request, keys, names: Sequence[str], source, ledger, randomness, *, detail, **facts
 ) -> ReleasedSegments:
-    """Plan, pay, read and draw the description of each segment."""
+    """Plan, pay, read and draw the description of each segment.
+
+    `names` are the names of the columns of labels.
+    """
+    by = " and ".join(map(str, names))
     plan: PrivateSegmentPlan | PublicSegmentPlan
     if isinstance(keys, str):
         plan = plan_private_segments(request)
-        about_keys = "for segments found privately"
+        words = f"segments by {by}, found privately"
+        about_keys = f"for {words}"
     else:
-        segments = checked_keys(keys, n_label_columns)
+        segments = checked_keys(keys, len(names))
         plan = plan_public_segments(request, segments)
-        about_keys = f"for each of {len(segments.keys)} segments"
+        words = f"{len(segments.keys)} segments by {by}"
+        about_keys = f"for each of {words}"
 
     paid = pay(plan, ledger, randomness, detail=f"{detail} {about_keys}", **facts)
     released = release(paid, source)
 
     found: Sequence = released.keys if isinstance(keys, str) else list(keys)
-    is_tuple = n_label_columns > 1 or isinstance(keys, str)
+    is_tuple = len(names) > 1 or isinstance(keys, str)
     return ReleasedSegments(
         keys=[tuple(key) if is_tuple else (key,) for key in found],
         description=released.description,
         plan=plan.description,
-        loss=paid.loss,
+        loss=replace(paid.loss, segments=words),
     )
