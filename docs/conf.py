@@ -138,13 +138,6 @@ def statement_of_example():
     )
 
 
-def describe_figure(docname, text):
-    """Return the page of an example with the alt text of its card in the gallery."""
-    gallery = (HERE / "gallery.md").read_text(encoding="utf-8")
-    words = re.search(rf":img-alt: (.+)\n:link: {docname}\n", gallery)
-    return re.sub(r":alt: .*", lambda _: f":alt: {words[1]}", text) if words else text
-
-
 def include_page(match):
     """Return a page of the repository's top folder, with links as they are in docs/."""
     text = (HERE / match[1]).read_text(encoding="utf-8").replace("](docs/", "](")
@@ -164,7 +157,6 @@ def link_to_pages(app, docname, source):
         alt = f"   :alt: {alt_text_of_card(docname)}"
         source[0] = re.sub(r"^   :alt: [^\n]*$", lambda _: alt, source[0], flags=re.M)
     source[0] = re.sub(r"```{include} (\S+\.md)\n```", include_page, source[0])
-    source[0] = describe_figure(docname, source[0])
     if docname in SEARCH_WORDS:
         source[0] = add_search_words(docname, source[0])
     if docname == "privacy_officer":
