@@ -168,14 +168,14 @@ class DPOneHotEncoder(PrivateEncoder):
         columns_of_features = []
         n_columns = 0
         for forms, kept in zip(self._forms(), self._kept_categories(), strict=True):
-            places = range(n_columns, n_columns + len(kept))
+            columns = range(n_columns, n_columns + len(kept))
             columns_of_features.append(
-                {forms[position]: place for position, place in zip(kept, places, strict=True)}
+                {forms[position]: column for position, column in zip(kept, columns, strict=True)}
             )
             n_columns += len(kept)
 
-        places = self._encoded(X, columns_of_features, unknown=-1, dtype=np.int32)
-        indicators = binning.sparse_indicators(places, n_columns, self.dtype)
+        columns = self._encoded(X, columns_of_features, unknown=-1, dtype=np.int32)
+        indicators = binning.sparse_indicators(columns, n_columns, self.dtype)
         if self.sparse_output:
             return compat.as_configured_sparse(indicators)
         return indicators.toarray()
