@@ -139,6 +139,11 @@ def _distinct(counts, days):
     return counts
 
 
+def values_with_dates(values, kind):
+    """Return the ascending numbers of a column, as `dates_of` has them if it holds dates."""
+    return values if kind is ColumnKind.NUMBER else dates_of(values, kind)
+
+
 def nearest_dates(days, kind):
     """Return released numbers of days as dates, rounded to whole days if the kind is DATE.
 

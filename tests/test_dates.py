@@ -2,6 +2,7 @@
 
 import datetime as dt
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from dpq_sklearn import (
     dp_describe,
     dp_histogram,
     dp_quantiles,
+    privacy_statement,
     sanitize,
 )
 from dpq_sklearn.dates import (
@@ -32,6 +34,7 @@ from dpq_sklearn.dates import (
     kind_of,
     nearest_dates,
 )
+from dpq_sklearn.estimators.bin_labels import labels_of_bins
 from dpq_sklearn.reading.describe_format import read_description
 
 MUCH = 1e6
@@ -429,6 +432,28 @@ def test_a_release_of_dates_and_its_export_are_priors(estimator, seen):
     for prior in (earlier, earlier.to_sklearn()):
         later = DPKBinsDiscretizer(2, eps=0.5, prior=prior, random_state=0).fit(X)
         assert abs(later.bin_edges_[0][1] - np.datetime64("2008-11-20")) < np.timedelta64(150, "D")
+
+
+@pytest.mark.parametrize(
+    ("edge", "label"),
+    [
+        ("2013-02-02T13:06:14.400000", "2013-02-02 13:06:14.4"),
+        ("2013-02-02T13:10:00", "2013-02-02 13:10:00"),
+        ("2013-02-20", "2013-02-20"),
+    ],
+)
+def test_labels_have_no_needless_zeros(edge, label):
+    assert labels_of_bins(np.array([edge], dtype="M8[us]")) == [
+        f"(-inf, {label})",
+        f"[{label}, inf)",
+    ]
+
+
+def test_a_statement_shows_dates(penguins):
+    table = pl.from_pandas(penguins).select("mass", pl.col("seen").cast(pl.Date))
+    for estimator in (DPKBinsDiscretizer(2, eps=50), DPQuantileTransformer(3, eps=50)):
+        statement = privacy_statement(estimator.fit(table))
+        assert re.search(r"\| seen \| 200[789]-\d\d-\d\d", statement)
 
 
 def test_bounds_and_names_of_dates(penguins):

@@ -87,6 +87,21 @@ def test_a_frozen_transformer_is_exported_too(X):
     np.testing.assert_array_equal(plain.predict(X), pipeline.predict(X))
 
 
+@pytest.mark.parametrize("container", ["default", "pandas", "polars"])
+def test_a_model_behind_named_bins_and_dates_knows_the_exported_columns(X, container):
+    X["day"] = np.datetime64("2024-01-01") + np.arange(len(X)).astype("m8[D]")
+    bins = DPKBinsDiscretizer(3, encode="onehot-dense", feature_name_combiner="interval")
+    columns = ColumnTransformer(
+        [("bins", bins, ["a", "day"]), ("ranks", DPQuantileTransformer(), ["day", "b"])]
+    ).set_output(transform=container)
+    pipeline = make_pipeline(columns, LogisticRegression()).fit(X, X["a"] > 0)
+    plain = to_sklearn(pipeline)
+    assert b"dpq" not in pickle.dumps(plain)
+    np.testing.assert_allclose(plain.predict_proba(X), pipeline.predict_proba(X), rtol=1e-9)
+    names = pipeline[:-1].get_feature_names_out()
+    np.testing.assert_array_equal(plain[:-1].get_feature_names_out(), names)
+
+
 @pytest.mark.parametrize("thing", [None, 3, DPKBinsDiscretizer])
 def test_it_takes_estimators_only(thing):
     with pytest.raises(ValueError, match="must be a fitted estimator"):

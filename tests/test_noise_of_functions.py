@@ -1,9 +1,11 @@
 """Functions warn if their results are mostly noise, and name the entries and what would help."""
 
+import re
 import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from dpq_sklearn import (
@@ -12,6 +14,7 @@ from dpq_sklearn import (
     PrivacyNoiseWarning,
     dp_describe,
     dp_quantiles,
+    privacy_statement,
     sanitize,
 )
 
@@ -146,7 +149,49 @@ def test_a_column_of_infinities_is_not_good(fill, rng):
     with pytest.warns(PrivacyNoiseWarning, match="at the end of a range"):
         binner = DPKBinsDiscretizer(5, eps=2.0, random_state=0).fit(X)
     good, infinite = binner.quality_report()["verdict"]
-    assert good == "good" and infinite == "all edges lie at an end of the range"
+    assert good == "good" and infinite == "most values are infinite, or beyond about 2^64"
+
+
+def test_a_column_beyond_its_bounds_is_not_good(rng):
+    with pytest.warns(PrivacyNoiseWarning, match="on one of its bounds"):
+        binner = DPKBinsDiscretizer(5, eps=2.0, bounds=(-9, 9)).fit(rng.normal(50, 1, (5000, 1)))
+    (verdict,) = binner.quality_report()["verdict"]
+    assert verdict == "all edges lie on a bound: most values are there or beyond"
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrays"])
+def test_released_counts_tell_that_a_column_is_missing(library, rng):
+    X = pd.DataFrame(rng.normal(size=(5000, 3)), columns=["full", "empty", "half"])
+    X["empty"] = np.nan
+    X.loc[rng.random(5000) < 0.9, "half"] = np.nan
+    table = {"pandas": X, "polars": pl.from_pandas(X), "arrays": X.to_numpy()}[library]
+    binner = DPKBinsDiscretizer(5, eps=1.0, random_state=0).fit(table)
+    assert set(binner.quality_report()["verdict"]) == {"good"}  # a fit does not know it
+
+    description = dp_describe(table, eps=5.0, random_state=0)
+    report = binner.quality_report(description)
+    full, empty, half = report["verdict"]
+    assert full == "good"
+    assert re.fullmatch(r"mostly missing: about \d of [45],\d\d\d rows have a value", empty)
+    assert re.fullmatch(r"mostly missing: about [45]\d\d of [45],\d\d\d rows have a value", half)
+    assert not any("missing" in caveat for caveat in report["caveat"])
+    errors = report["error_in_bins"]
+    assert errors[0] < errors[2] < errors[1]
+
+
+@pytest.mark.parametrize("wrong", ["other columns", "rows", 3])
+def test_counts_must_be_those_of_the_features(wrong, rng):
+    X = pd.DataFrame({"a": rng.normal(size=2000)})
+    given = {"other columns": dp_describe(X.rename(columns={"a": "b"})), "rows": X}.get(wrong, 3)
+    with pytest.raises(ValueError, match="description must"):
+        DPKBinsDiscretizer(5).fit(X).quality_report(given)
+
+
+def test_people_are_not_called_rows(rng):
+    X = rng.normal(size=(6000, 1))
+    binner = DPKBinsDiscretizer(4, eps=1.0, random_state=0).fit(X, groups=np.arange(6000) // 3)
+    assert re.fullmatch(r"about [12],\d00 people, if .*", binner.quality_report()["caveat"][0])
+    assert re.search(r"from about [12],\d+ people \(a noisy count\)", privacy_statement(binner))
 
 
 def test_the_caveat_says_that_missing_and_narrow_values_are_not_known(rng):

@@ -39,7 +39,8 @@ def _in_words(edge):
     """Return an edge as text: dates at midnight without a time, numbers with few digits."""
     if edge.dtype.kind == "f":
         return _few_digits(edge)
-    return str(edge.item()).removesuffix(" 00:00:00")
+    text = str(edge.item()).removesuffix(" 00:00:00")
+    return text.rstrip("0") if "." in text else text  # 13:06:14.4
 
 
 def _few_digits(number):

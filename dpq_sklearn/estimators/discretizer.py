@@ -8,7 +8,7 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.checks import shown
-from dpq_sklearn.dates import ColumnKind, dates_of, exported_days, numbers_of
+from dpq_sklearn.dates import ColumnKind, exported_days, numbers_of, values_with_dates
 from dpq_sklearn.estimators import binning, compat
 from dpq_sklearn.estimators.bin_labels import labels_of_bins
 from dpq_sklearn.estimators.compat import Interval, Options, StrOptions
@@ -257,7 +257,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         edges, errors = zip(
             *map(edges_of_column, released.values, deviations, columns), strict=True
         )
-        edges = map(_as_dates, edges, self._kinds())
+        edges = map(values_with_dates, edges, self._kinds())
 
         self.n_bins_ = np.array([column.n_bins for column in columns])
         self.bin_edges_ = np.fromiter(edges, dtype=object)
@@ -471,8 +471,3 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         if self.dtype in (np.float64, np.float32):
             tags.transformer_tags.preserves_dtype = [np.dtype(self.dtype).name]
         return tags
-
-
-def _as_dates(edges, kind):
-    """Return the edges of a feature as dates if it holds dates."""
-    return edges if kind is ColumnKind.NUMBER else dates_of(edges, kind)

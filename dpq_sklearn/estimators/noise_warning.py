@@ -112,14 +112,20 @@ def are_piled_up(values, grid):
     return is_bound, is_open
 
 
-def are_at_an_end(values, grid):
-    """Return a mask of the features with all edges at one end, or moved apart from there."""
+def ends_in_words(values, grid):
+    """Return a text for each feature with all edges at one end, empty for other features.
+
+    The edges may have been moved apart from there.
+    """
     is_bound, is_open = are_piled_up(values, grid)
     lowest, highest = _extremes(values)
     nearly = 1 - 1e-5  # edges move by a few of the last digits of a float32
     is_low = grid.is_open_low & (highest <= nearly * grid.low)
     is_high = grid.is_open_high & (lowest >= nearly * grid.high)
-    return is_bound | is_open | is_low | is_high
+
+    infinite = f"most values are infinite, or beyond about 2^{LARGEST_EXPONENT}"
+    on_a_bound = "all edges lie on a bound: most values are there or beyond"
+    return np.select([is_open | is_low | is_high, is_bound], [infinite, on_a_bound], "").tolist()
 
 
 def _extremes(values):
@@ -150,14 +156,17 @@ def _widths(grid, cells, columns):
     return grid.upper_edges(cells, columns) - grid.lower_edges(cells, columns)
 
 
-def rows_in_words(n_rows, count_budget):
-    """Return a released count as text, with its noise if the noise is large."""
+def count_in_words(n_rows, count_budget, unit):
+    """Return a released count as text, with its noise if the noise is large.
+
+    `unit` is "rows" or "people".
+    """
     deviation = CountNoise(count_budget).deviation()
     if deviation > n_rows:
-        return f"fewer than about {_rounded(n_rows + 2 * deviation)} rows"
+        return f"fewer than about {_rounded(n_rows + 2 * deviation)} {unit}"
 
     noise = f" ± {_rounded(deviation)}" if deviation > n_rows / 3 else ""
-    return f"about {_rounded(n_rows)}{noise} rows"
+    return f"about {_rounded(n_rows)}{noise} {unit}"
 
 
 def _rounded(number):

@@ -8,14 +8,19 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.accounting.neighbours import Neighbours
-from dpq_sklearn.dates import ColumnKind, numbers_in_table, table_with_dates
+from dpq_sklearn.dates import (
+    ColumnKind,
+    numbers_in_table,
+    table_with_dates,
+    values_with_dates,
+)
 from dpq_sklearn.engine.grid import FULL_RESOLUTION
 from dpq_sklearn.estimators.base import PrivateTransformer
 from dpq_sklearn.estimators.compat import HasMethods, Interval, StrOptions
 from dpq_sklearn.estimators.noise_warning import (
     advice,
-    are_at_an_end,
-    rows_in_words,
+    count_in_words,
+    ends_in_words,
     warn_if_noisy,
 )
 from dpq_sklearn.estimators.parameters import (
@@ -25,7 +30,12 @@ from dpq_sklearn.estimators.parameters import (
 )
 from dpq_sklearn.estimators.plain_steps import steps_from_dates
 from dpq_sklearn.estimators.planned import planned_loss
-from dpq_sklearn.estimators.report import make_report
+from dpq_sklearn.estimators.report import (
+    counts_of_values,
+    errors_with_counts,
+    make_report,
+    missing_in_words,
+)
 from dpq_sklearn.forecast.enough_data import (
     TOO_FAR_OFF,
     cautious_count,
@@ -172,6 +182,10 @@ class PrivateQuantileTransformer(PrivateTransformer):
         """Return the kind of each feature: numbers, unless `fit` saw a dtype of dates."""
         return getattr(self, "_kinds_", None) or [ColumnKind.NUMBER] * self.n_features_in_
 
+    def _shown_values(self):
+        """Return the private values of each feature, with dates as dates."""
+        return list(map(values_with_dates, self._private_values(), self._kinds()))
+
     def _with_dates(self, values):
         """Return released numbers, (n_values, n_features), with dates in the features of dates."""
         # A quantile of whole days is not always a whole day.
@@ -295,12 +309,19 @@ class PrivateQuantileTransformer(PrivateTransformer):
         noun = self._quantiles_parameter.removeprefix("n_")
         return {f"{n} {noun}": found for n, found in self._probabilities_by_number.items()}
 
-    def quality_report(self):
+    def quality_report(self, description=None):
         """Return a table with the expected quality of the private quantiles of each feature.
 
         The report is computed from released numbers and public facts. You can show it to everyone
-        who may see the fitted transformer. The error of a column with many missing values can be
-        larger than the report says.
+        who may see the fitted transformer. A fit releases the number of rows, but not the number
+        of values that are missing in each feature. Without `description`, the report assumes that
+        few values are missing.
+
+        Parameters
+        ----------
+        description : table of :func:`dp_describe` or None, default=None
+            A description of the same rows. Its released counts tell which features are mostly
+            missing, and correct the expected errors of the others.
 
         Returns
         -------
@@ -317,32 +338,47 @@ class PrivateQuantileTransformer(PrivateTransformer):
         own_names = getattr(self, "feature_names_in_", None)
         bounds = per_feature_bounds(self.bounds, self.n_features_in_, own_names)
         plan = self._plan_of_fit()
-        is_noisy = (self.error_in_bins_ > TOO_FAR_OFF).any()
         values = self._private_values()
+
+        counts = None
+        errors = self.error_in_bins_
+        if description is not None and self.n_rows_ is not None:
+            counts = counts_of_values(description, self.n_features_in_, own_names)
+            errors = errors_with_counts(plan, counts)
 
         return make_report(
             names,
             values,
+            self._shown_values(),
             bounds,
-            self.error_in_bins_,
-            self._numbers_of_exact_edges(),
-            kinds=self._kinds(),
-            are_at_an_end=are_at_an_end(values, plan.grid),
-            caveats=self._caveats(plan),
-            advice=self._advice(plan) if is_noisy else "",
+            errors,
+            n_exact=self._numbers_of_exact_edges(),
+            problems=self._problems(values, plan, counts),
+            caveats=self._caveats(plan, errors, counts),
+            advice=self._advice(plan) if (errors > TOO_FAR_OFF).any() else "",
         )
 
-    def _caveats(self, plan):
+    def _problems(self, values, plan, counts):
+        """Return why the edges of each feature are useless, else an empty text."""
+        problems = ends_in_words(values, plan.grid)
+        if counts is None:
+            return problems
+
+        missing = missing_in_words(counts, self.n_rows_, self.privacy_.neighbours.value)
+        return [of_feature or end for of_feature, end in zip(missing, problems, strict=True)]
+
+    def _caveats(self, plan, errors, counts):
         """Return the assumptions of the verdict on each feature."""
         n_features = self.n_features_in_
         if self.n_rows_ is None:
             return ["no rows were read"] * n_features
 
-        # The number of missing values of a feature is not released.
-        rows = f"{rows_in_words(self.n_rows_, plan.count_budget)}, if few values are missing"
+        rows = count_in_words(self.n_rows_, plan.count_budget, self.privacy_.neighbours.value)
+        if counts is None:
+            rows += ", if few values are missing"
         n_low = cautious_count(self.n_rows_, plan.count_budget)
         is_noise_if_narrow = errors_if_narrow(plan, n_low) > TOO_FAR_OFF
-        needs_bounds = is_noise_if_narrow & (self.error_in_bins_ <= TOO_FAR_OFF)
+        needs_bounds = is_noise_if_narrow & (errors <= TOO_FAR_OFF)
         narrow = "; narrow values far from zero, such as years, need bounds"
         return [rows + narrow * needs for needs in needs_bounds.tolist()]
 

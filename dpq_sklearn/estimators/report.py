@@ -2,27 +2,27 @@
 
 import numpy as np
 
-from dpq_sklearn.dates import ColumnKind, dates_of
-from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF
+from dpq_sklearn.checks import shown
+from dpq_sklearn.forecast.enough_data import TOO_FAR_OFF, errors_in_bins
+from dpq_sklearn.reading.describe_format import read_description
 from dpq_sklearn.small_table import SmallTable
 
 _VERDICTS = ((0.1, "good"), (0.25, "fair"), (TOO_FAR_OFF, "rough"), (np.inf, "mostly noise"))
 
 
-def make_report(names, values, bounds, errors, n_exact, *, kinds, are_at_an_end, caveats, advice):
+def make_report(names, values, shown_values, bounds, errors, *, n_exact, problems, caveats, advice):
     """Return a table of the features with their private values and expected errors in bins.
 
-    `bounds` are pairs, with infinity for missing bounds. `n_exact` counts the edges of each
-    feature that are public. `kinds` has the kind of each feature: dates are shown as dates.
-    `are_at_an_end` has the features with all edges at an end of their range. `caveats` has a text
-    for each feature, and `advice` applies to features that are mostly noise. The table is a pandas
-    DataFrame if pandas is installed.
+    `shown_values` has dates as dates. `bounds` are pairs, with infinity for missing bounds.
+    `n_exact` counts the edges of each feature that are public. `problems` and `caveats` have a text
+    for each feature. A problem replaces the verdict, unless it is empty. `advice` applies to
+    features that are mostly noise. The table is a pandas DataFrame if pandas is installed.
     """
-    verdicts = map(_verdict_on_edges, errors, values, bounds, n_exact, are_at_an_end)
+    verdicts = map(_verdict_on_edges, errors, values, bounds, n_exact, problems)
     columns = {
         "feature": names,
         "bins": np.array([edges.size + 1 for edges in values]),
-        "edges": np.fromiter(map(_shown_edges, values, kinds), dtype=object),
+        "edges": np.fromiter(map(np.ndarray.tolist, shown_values), dtype=object),
         "error_in_bins": errors.round(3),
         "verdict": np.fromiter(verdicts, dtype=object),
         "caveat": np.array(caveats, dtype=object),
@@ -36,13 +36,43 @@ def make_report(names, values, bounds, errors, n_exact, *, kinds, are_at_an_end,
     return pandas.DataFrame(columns)
 
 
-def _shown_edges(edges, kind):
-    """Return edges as a list of floats, dates or durations."""
-    return (edges if kind is ColumnKind.NUMBER else dates_of(edges, kind)).tolist()
+def counts_of_values(description, n_features, names=None):
+    """Return the released number of values of each feature, or raise if a feature is not there."""
+    described = read_description(description)
+    if described is None:
+        raise ValueError(f"description must be a table of dp_describe, got {shown(description)}.")
+
+    counts = dict(zip(described.names, described.counts.tolist(), strict=True))
+    names = list(counts) if names is None else list(names)
+    if len(names) != n_features or not counts.keys() >= set(names):
+        raise ValueError(
+            f"description must describe the {n_features} features of the fit, got one with "
+            f"{len(counts)} columns that does not."
+        )
+    return [counts[name] for name in names]
 
 
-def _verdict_on_edges(error, edges, bounds, n_exact, is_at_an_end):
-    """Return a verdict, with the number of bins that can hold rows if some bins cannot.
+def errors_with_counts(plan, counts):
+    """Return the expected error of the edges of each column, in bins, by its number of values."""
+    by_count = {count: errors_in_bins(plan, max(count, 1)) for count in set(counts)}
+    return np.array([by_count[count][column] for column, count in enumerate(counts)])
+
+
+def missing_in_words(counts, n_rows, unit):
+    """Return a text for each column that has a value in less than half of the rows, else "".
+
+    `unit` is "rows" or "people".
+    """
+    return [
+        f"mostly missing: about {max(count, 0):,.0f} of {n_rows:,} {unit} have a value"
+        if 2 * count < n_rows
+        else ""
+        for count in counts
+    ]
+
+
+def _verdict_on_edges(error, edges, bounds, n_exact, problem):
+    """Return a verdict, with the number of bins that can hold rows if that is not all of them.
 
     Equal edges make empty bins, and so does an edge at the lower bound. Both occur if decimals and
     bounds leave fewer points than there are bins.
@@ -50,8 +80,8 @@ def _verdict_on_edges(error, edges, bounds, n_exact, is_at_an_end):
     if n_exact == edges.size:
         return "exact: equal widths between the bounds"
 
-    if is_at_an_end:
-        return "all edges lie at an end of the range"
+    if problem:
+        return problem
 
     parts = [verdict(error)]
     if n_exact:

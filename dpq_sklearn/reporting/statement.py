@@ -153,13 +153,14 @@ def _cost(loss, inside=None):
 def _released(nested):
     estimator = nested.estimator
     names = _check_feature_names_in(estimator)
-    values = estimator._private_values()
+    are_categories = hasattr(estimator, "categories_")
+    values = estimator._private_values() if are_categories else estimator._shown_values()
 
     rows = tuple(
         (str(name), _shortened(of_feature)) for name, of_feature in zip(names, values, strict=True)
     )
     about = f"{type(estimator).__name__}, from {_origin(estimator)}."
-    heading = "categories" if hasattr(estimator, "categories_") else "private numbers"
+    heading = "categories" if are_categories else "private values"
     return Section(f"Released: {nested.name}", (about, Table(("feature", heading), rows)))
 
 
@@ -168,13 +169,17 @@ def _origin(estimator):
         return "public facts alone: no rows were read"
     if not hasattr(estimator, "n_rows_"):  # encoders release no count
         return "private rows"
-    return f"about {estimator.n_rows_:,} rows (a noisy count)"
+    unit = estimator.privacy_.neighbours.value
+    return f"about {estimator.n_rows_:,} {unit} (a noisy count)"
 
 
 def _shortened(values):
     """Return released numbers or categories as a text, shortened in the middle if it is long."""
     values = np.asarray(values).tolist()
-    texts = [f"{value:.6g}" if isinstance(value, (int, float)) else str(value) for value in values]
+    texts = [
+        f"{value:.6g}" if isinstance(value, (int, float)) else str(value).removesuffix(" 00:00:00")
+        for value in values
+    ]
     if len(texts) > _MOST_NUMBERS:
         half = _MOST_NUMBERS // 2
         texts = [*texts[:half], "...", *texts[-half:]]
@@ -184,7 +189,11 @@ def _shortened(values):
 def _parameters(nested):
     parameters = nested.estimator.get_params(deep=False)
     parameters.pop("ledger", None)  # it is named with the cost
-    rows = tuple((name, shown(value)) for name, value in parameters.items() if value is not None)
+    rows = tuple(
+        (name, value.__name__ if isinstance(value, type) else shown(value))
+        for name, value in parameters.items()
+        if value is not None
+    )
     return Section(f"Parameters: {nested.name}", (Table(("parameter", "value"), rows),))
 
 
