@@ -38,7 +38,8 @@ NATS_OF_A_LATTICE = 0.5
 NATS_WITH_A_PRIOR = -0.3
 # A narrow column far from zero, such as years, is harder to find without two bounds.
 NATS_OF_A_NARROW_COLUMN = 7.0
-# If bounds leave K points of a lattice, the log-odds are at most a + b log(K), with these a and b.
+# If bounds leave K points of a lattice, the log-odds are a + b log(K) with these a and b, but at
+# most the log-odds for two bounds.
 NATS_OF_POINTS = (-0.9, 0.5)
 # The share of the nats from the rank deviations that counts. Columns differ, so the probability of
 # finding the data increases more slowly with the number of rows than for a single column.
