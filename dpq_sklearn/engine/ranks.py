@@ -81,6 +81,21 @@ def entries_below(keys, starts, sizes, columns, wanted):
     return below
 
 
+def entries_around(entries, cells, columns, is_shared, entries_before):
+    """Return the number of entries before each cell, and up to its end.
+
+    ``entries[i]`` is an entry of ``cells[i]``. Only cells that several entries share are searched,
+    by ``entries_before(columns, cells)``.
+    """
+    before = entries.copy()
+    after = entries + 1
+    if is_shared.any():
+        columns = (columns + np.zeros_like(cells))[is_shared]
+        ends = np.array((cells, cells + 1))[:, is_shared]
+        before[is_shared], after[is_shared] = entries_before(columns, ends)
+    return before, after
+
+
 def first_at_least(keys, starts, sizes, wanted):
     """Return the number of ascending ``keys[start : start + size]`` below each wanted key."""
     found = np.zeros(np.broadcast(starts, wanted).shape, dtype=np.int64)

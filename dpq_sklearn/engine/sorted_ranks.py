@@ -4,7 +4,12 @@ from typing import Protocol
 
 import numpy as np
 
-from dpq_sklearn.engine.ranks import RECORD_WEIGHT, checked_totals, entries_below
+from dpq_sklearn.engine.ranks import (
+    RECORD_WEIGHT,
+    checked_totals,
+    entries_around,
+    entries_below,
+)
 
 
 class Columns(Protocol):
@@ -94,18 +99,12 @@ class SortedRanks:
         cells = np.where(last < 0, first_cell, cells)
 
         # A cell with one entry needs no search. The outermost cells also hold clipped values.
-        cell_ends = np.array((cells, cells + 1))
-        lower, upper = self.grid.lower_edges(cell_ends, columns)
+        lower, upper = self.grid.lower_edges(np.array((cells, cells + 1)), columns)
         is_shared = (cells <= first_cell) | (cells + 1 >= self.grid.end[columns])
         is_shared |= (entries > 0) & (previous >= lower)
         is_shared |= (entries < last) & (following < upper)
 
-        before = entries
-        after = entries + 1
-        if is_shared.any():
-            columns_of_shared = (columns + np.zeros_like(cells))[is_shared]
-            counts = self._entries_before(columns_of_shared, cell_ends[:, is_shared])
-            before[is_shared], after[is_shared] = counts
+        before, after = entries_around(entries, cells, columns, is_shared, self._entries_before)
         return cells, before * RECORD_WEIGHT, after * RECORD_WEIGHT
 
     def weights_below(self, columns, cells):

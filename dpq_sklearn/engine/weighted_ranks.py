@@ -2,7 +2,12 @@
 
 import numpy as np
 
-from dpq_sklearn.engine.ranks import checked_totals, entries_below, first_at_least
+from dpq_sklearn.engine.ranks import (
+    checked_totals,
+    entries_around,
+    entries_below,
+    first_at_least,
+)
 
 
 class WeightedRanks:
@@ -81,13 +86,7 @@ class WeightedRanks:
         is_shared |= (entries < last) & (self._cells[following] == cells)
         is_shared |= last < 0
 
-        before = entries
-        after = entries + 1
-        if is_shared.any():
-            columns_of_shared = (columns + np.zeros_like(cells))[is_shared]
-            cell_ends = np.array((cells, cells + 1))[:, is_shared]
-            counts = self._entries_before(columns_of_shared, cell_ends)
-            before[is_shared], after[is_shared] = counts
+        before, after = entries_around(entries, cells, columns, is_shared, self._entries_before)
         return cells, self._below[starts_of_below + before], self._below[starts_of_below + after]
 
     def weights_below(self, columns, cells):
