@@ -667,7 +667,7 @@ def test_rows_beyond_the_scale_are_not_told_to_drop_bounds(rng, factor, bounds):
     (warning,) = noise_warnings_of(lambda: DPKBinsDiscretizer(bounds=bounds).fit(X))
     words = str(warning.message)
     assert "at the end of a range without bounds, about 2^64, so most" in words
-    assert "Use two public bounds, or replace infinite values by missing ones." in words
+    assert "Use two public bounds, or replace infinite values by missing values." in words
     assert "wider" not in words  # the first column is on its bound at zero
 
 

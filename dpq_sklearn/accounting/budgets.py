@@ -81,7 +81,7 @@ class Budget:
         return math.sqrt(8 * self.amount) if self.unit is Unit.RHO else self.amount
 
     def before_rounding(self, n_draws: int, error: float = DRAW_ERROR) -> "Budget":
-        """Return the budget of an exact mechanism whose floating-point version spends this one.
+        """Return the budget for an exact mechanism, so that its floating-point version spends this.
 
         `n_draws` counts all draws in a segment, and `error` bounds the error of the logarithm of a
         probability.

@@ -52,12 +52,13 @@ def basic_compositions(
 ) -> list[Composition]:
     """Return the compositions that add costs up: in eps or rho, and with a delta also in rho.
 
-    With a ledger, the rho is that of half of the delta, because a ledger converts rho at half of
+    With a ledger, the rho belongs to half of the delta, because a ledger converts rho at half of
     its delta (`stated_at`). So a release fits into a ledger that has the same eps and delta.
 
-    The columns divide what the count leaves by their `shares`. If the count is apart, its eps is
-    subtracted before eps and delta are converted to rho, because no composition covers it. If the
-    rows are divided into several segments, a column has the same budget in each of them.
+    The count gets its budget first, and the columns divide the rest by their `shares`. If the count
+    is apart, its eps is subtracted before eps and delta are converted to rho, because no
+    composition covers it. If the rows are divided into several segments, a column has the same
+    budget in each of them.
     """
     whole = total.without_delta
     left = whole.amount if count_budget is None else whole.amount - count_budget.amount
@@ -98,7 +99,7 @@ def optimal_composition(
     count_budget: Budget | None = None,
     count_is_apart: bool = False,
 ) -> Composition | None:
-    """Return the optimal composition for a total budget with a delta, or None if there is none.
+    """Return the optimal composition for a total budget with a delta, or None if it does not apply.
 
     ``compose(eps, delta, count_eps)`` returns the budgets of the columns if a count costs
     `count_eps` before them (`Mechanism.composed_budgets`).

@@ -33,7 +33,7 @@ _DATA_DOMAIN = (
 
 
 def chance_of_a_right_guess(loss: "PrivacyLoss") -> float:
-    """Return the largest probability of guessing right whether somebody is in the data.
+    """Return the largest probability that a guess whether somebody is in the data is right.
 
     It is 0.5 without a release. Someone who guesses yes for outcomes in S is right with
     probability (P(S) + 1 - Q(S)) / 2, which is largest where P(S) = e^eps Q(S) + delta and
@@ -44,7 +44,7 @@ def chance_of_a_right_guess(loss: "PrivacyLoss") -> float:
 
 
 def variant(loss: "PrivacyLoss") -> str:
-    """Return the name of the definition of privacy that the loss is stated in."""
+    """Return the name of the privacy definition that the loss refers to."""
     if loss.eps == math.inf:
         return "Zero-concentrated DP"
     return "Approximate DP" if loss.delta > 0 else "Pure DP"
@@ -59,9 +59,8 @@ def guarantee(loss: "PrivacyLoss") -> str:
     beyond = f", and beyond that by at most delta={loss.delta:g}" if loss.delta > 0 else ""
     return (
         f"Adding or removing {who} changes the probability of every outcome by a factor of at most "
-        f"e^{loss.eps:g}{beyond}. So a guess whether somebody is in the data, right in 50% of the "
-        f"cases without the release, is right in {chance_of_a_right_guess(loss):.1%} of them at "
-        "most."
+        f"e^{loss.eps:g}{beyond}. So a guess whether somebody is in the data is right in at most "
+        f"{chance_of_a_right_guess(loss):.1%} of the cases, instead of 50% without the release."
     )
 
 
@@ -73,7 +72,7 @@ def described(loss: "PrivacyLoss") -> dict[str, str]:
         "delta": _number(loss.delta),
         "rho (zCDP)": _number(loss.rho),
         "pure eps": _number(loss.pure_eps),
-        "protects": _neighbours(loss).in_words,
+        "neighbours": _neighbours(loss).in_words,
         "shared by": loss.segments,
         "composition": loss.account,
         "mechanism": loss.mechanism,

@@ -53,16 +53,18 @@ class PrivacyLoss:
 
     See Also
     --------
-    privacy_of : The loss of a whole estimator.
-    PrivacyLedger : Adds losses up across processes and days.
-    privacy_statement : A page that explains the loss.
+    privacy_of : Return the privacy loss of a whole estimator.
+    PrivacyLedger : Add up privacy losses across processes and days.
+    privacy_statement : Write a page that explains the loss.
 
     Examples
     --------
     >>> from dpq_sklearn import PrivacyLoss
-    >>> loss = PrivacyLoss(eps=1.0, delta=0.0, rho=0.125)
-    >>> round(loss.eps_at(delta=1e-6), 3)
-    1.0
+    >>> loss = PrivacyLoss(eps=1.0, delta=0.0, rho=0.02)
+    >>> round(loss.eps_at(delta=1e-6), 2)
+    0.9
+    >>> (loss + loss).eps
+    2.0
     """
 
     eps: float
@@ -151,8 +153,8 @@ class PrivacyLoss:
         Returns
         -------
         entry : dict
-            Uses the field names of the Differential Privacy Deployments Registry. Facts that the
-            registry has no fields for are under "dpq_sklearn".
+            The facts, with the field names of the Differential Privacy Deployments Registry. Facts
+            that the registry has no fields for are under "dpq_sklearn".
         """
         return loss_in_words.as_dict(self)
 
@@ -181,6 +183,7 @@ class PrivacyLoss:
         Returns
         -------
         eps : float
+            The smaller of the bounds by `eps`, `pure_eps` and `rho`.
         """
         delta = checked_delta(delta)
         known = min(_pure_eps(self), eps_of_zcdp(self.rho, delta))

@@ -87,7 +87,8 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         dict from feature names to numbers. Features that are not in the dict have the weight 1.
         None gives all features equal shares.
     n_jobs : int or None, default=None
-        The number of threads, as in joblib. The result does not depend on it.
+        The number of threads. None means 1 unless in a joblib context, and -1 means all cores. The
+        result does not depend on it.
     random_state : None, int or RandomState, default=None
         The seed of the noise. Keep None for private data, because anyone who knows the seed can
         remove the noise. With None, the noise comes from the operating system. This is also true
@@ -202,7 +203,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         """Fit the transformer to private rows in batches. Every call spends the budget once.
 
         The batches are read once, in memory that does not grow with the number of rows. For the
-        same `random_state`, the result does not depend on the order of the rows and on their
+        same `random_state`, the result depends neither on the order of the rows nor on their
         division into batches. The ledger is charged as soon as the columns of the first batch are
         known. If a later batch fails, the transformer is unfitted, and nothing is released.
 
@@ -215,15 +216,15 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
             The person each row belongs to, as in `fit`: a column of labels for each batch, or the
             name of the column that holds the labels in every batch.
         groups_are_whole : bool, default=False
-            Confirm that all rows of a person are in the same batch. `groups` require True. `fit`
-            does not check this, because a check would have to store all labels, and its result
-            would depend on them.
+            Set it to True to confirm that all rows of a person are in the same batch, which
+            `groups` require. `fit_batches` does not check this, because a check would have to store
+            all labels, and its result would depend on them.
         verbose : bool, default=False
             Whether to print the exact number of rows read so far and the speed to standard error.
             Do not publish this output: the exact number of rows is not part of the private release.
         callback : callable or None, default=None
-            A function that is called after every batch with three numbers so far: the batches, the
-            rows and the seconds.
+            A function that is called after every batch with the number of batches, rows and seconds
+            so far.
 
         Returns
         -------

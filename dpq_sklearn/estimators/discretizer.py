@@ -86,7 +86,7 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
         The private edges of each feature, in ascending order. Bins between equal edges are empty.
         The last of several equal edges is moved to the next larger number, so that the repeated
         value has a bin of its own. The two outermost edges do not affect `transform`: they are the
-        bounds or, without bounds, lie one bin width beyond the next edge. A single inner edge
+        bounds or, without bounds, lie one bin width beyond the inner edges. A single inner edge
         without bounds has its outer edges ``abs(edge)`` away. The edges of dates are `datetime64`,
         in UTC if the column has a time zone, and the edges of durations are `timedelta64`.
     n_bins_ : ndarray of shape (n_features,)

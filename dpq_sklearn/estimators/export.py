@@ -1,4 +1,4 @@
-"""to_sklearn: private transformers inside a fitted estimator become those of scikit-learn."""
+"""to_sklearn: replace the private transformers of a fitted estimator by plain transformers."""
 
 from copy import deepcopy
 

@@ -25,7 +25,7 @@ from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.request import Column, CountRole
 
-# A delta that is well below one over the number of rows of most tables.
+# A delta well below 1 / number of rows, for most tables.
 USUAL_DELTA = "1e-6"
 # The advice names a step only if it makes the error at least this many times smaller.
 WORTH_A_WORD = 1.1
@@ -63,7 +63,10 @@ def warn_if_noisy(released, errors, fewer, others):
 
 
 def _about_equal_edges(values, grid):
-    """Return a text why edges do not separate rows, and what to do. It is empty if they do."""
+    """Return a text with the reasons why edges do not separate rows, and with remedies.
+
+    The text is empty if the edges separate rows.
+    """
     on_a_bound, on_an_open_end = n_piled_up(values, grid)
     sentences = []
 
@@ -77,7 +80,7 @@ def _about_equal_edges(values, grid):
         sentences.append(
             "All edges of a feature lie at the end of a range without bounds, about "
             f"2^{LARGEST_EXPONENT}, so most of its rows are there or beyond. Use two public "
-            "bounds, or replace infinite values by missing ones."
+            "bounds, or replace infinite values by missing values."
         )
     if n_in_wide_cells(values, grid):
         sentences.append(
@@ -287,7 +290,7 @@ def _more_knowledge(plan, n_rows):
 def _fewer_quantiles(plan, n_rows, fewer):
     """Return the step to fewer quantiles: the most that are accurate enough, or else the fewest.
 
-    It is None if there are no fewer quantiles.
+    Return None if the plan has the fewest quantiles.
     """
     plans = {
         words: _with_probabilities(plan, probabilities)

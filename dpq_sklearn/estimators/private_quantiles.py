@@ -117,7 +117,8 @@ class PrivateQuantileTransformer(PrivateTransformer):
           for all others. The choice depends on public facts only.
     resolution : int or None, default=None
         The public grid of each feature has about ``2**resolution`` cells, and the fit does not
-        distinguish values in the same cell. None means 40, or 24 for batches, dask and Spark.
+        distinguish values in the same cell. None means 40, or 24 for batches, dask and Spark, for
+        which a larger resolution needs more memory.
 
     Attributes
     ----------
@@ -125,15 +126,16 @@ class PrivateQuantileTransformer(PrivateTransformer):
         The noisy number of rows or, with `groups`, of people. None if the fit drew nothing from
         the data.
     error_in_bins_ : ndarray of shape (n_features,)
-        The expected error of the edges of each feature, in bins: 0.5 means half a bin. See
-        :meth:`quality_report`.
+        The expected error of the private quantiles of each feature, in bins between them: 0.5 means
+        half a bin. See :meth:`quality_report`.
 
     Notes
     -----
     **Privacy.** Neighbouring datasets differ by one added or removed row or, with `groups`, by one
     person. Each of the k rows of a person has the weight 1/k. The fitted attributes are an
     (eps, delta)-DP (or rho-zCDP) function of the rows given to `fit`. The output of `transform` is
-    *not* private: it shows the bin or the rank of each row. Every fit spends its budget again.
+    *not* private: it shows the bin, the rank or the scaled value of each row. Every fit spends its
+    budget again.
     """
 
     _parameter_constraints: dict = {  # noqa: RUF012
@@ -261,7 +263,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
         return plan_quantiles(*requests)
 
     def _candidates(self, known, names):
-        """Return the candidates of a fit, each a list of columns, and the rule that chooses one.
+        """Return the candidates of a fit, each a list of columns, and the rule to choose from them.
 
         `known` has the public facts of each feature: bounds, decimals and prior.
         """

@@ -109,7 +109,8 @@ def _range_of_widths(values, bounds):
 def shares_below_edges(deviations):
     """Return the share of the rows below each inner edge of a feature, NaN for exact edges.
 
-    `deviations` are those of `edges_of_column`, for a column whose quantiles are all edges.
+    `deviations` has the deviations that `edges_of_column` returns, for a column in which all
+    quantiles are edges.
     """
     is_quantile = deviations != 0
     shares = np.full(deviations.shape, np.nan)

@@ -64,7 +64,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of the quantiles of a request, and of a count of the rows if it asks for one."""
+    """The plan of the quantiles of a request, and of a count of the rows if it is requested."""
 
     request: Request
     grid: Grid
@@ -177,7 +177,7 @@ def in_segments(per_column: Iterable[T], n_segments: int) -> list[T]:
 
 @dataclass(frozen=True)
 class PlanChoice:
-    """Several plans, each finer than the one before. A released count chooses one of them."""
+    """Several plans, sorted from coarse to fine. A released count chooses one of them."""
 
     candidates: tuple[Plan, ...]  # with the same columns, bounds and count
     choose: Callable[[tuple[Plan, ...], int | None], Plan]  # (candidates, n_rows) -> a candidate
@@ -198,7 +198,7 @@ class PlanChoice:
         -------
         Neighbours are those of the requests. The choice depends on the released count and on public
         facts only, and each candidate reserves the eps of the count (or a ledger adds it to the
-        candidate's). So the price is that of the most expensive candidate.
+        candidate's). So the price is the price of the most expensive candidate.
         """
         n_rows = self.candidates[0].draw_count(records, randomness)
         plan = self.choose(self.candidates, n_rows)
@@ -209,7 +209,7 @@ class PlanChoice:
 class Description:
     """The released counts and quantiles of columns.
 
-    All segments of the first column come first, then those of the second, and so on.
+    All segments of the first column come first, then all segments of the second, and so on.
     """
 
     counts: np.ndarray  # (n_columns * n_segments,) whole numbers, at least 0
@@ -242,8 +242,8 @@ class DescriptionPlan:
         nothing. So the totals of all segments of a column together change by at most
         `units_per_record`, which is the sensitivity of their noise. Likewise, the weights of the
         record in all draws of a level of the trees of a column, in all segments, sum to at most 1.
-        So all segments cost as much as a single one, and all columns together at most `loss`, by
-        the composition that the plan was made with.
+        So all segments cost as much as a single segment, and all columns together cost at most
+        `loss`, by the composition that the plan was made with.
         """
         assert records is not None  # a description is never free
         noises = in_segments(self.count_noises, self.quantiles.n_segments_of(records))
@@ -261,7 +261,7 @@ class DescriptionPlan:
 
 @dataclass(frozen=True)
 class CountPlan:
-    """The plan of noisy counts, whose sum one record or one person changes by at most 1."""
+    """The plan of noisy counts. One record or one person changes their sum by at most 1."""
 
     noise: CountNoise
     units_per_record: int  # more than 1 if the rows of a person share the weight of a record
@@ -405,7 +405,7 @@ def _predicted_error(request: Request, composition: Composition) -> float:
 def plan_choice(
     requests: Sequence[Request], choose: Callable[[tuple[Plan, ...], int | None], Plan]
 ) -> PlanChoice:
-    """Return the choice among the plans of several requests, each finer than the one before.
+    """Return the choice among the plans of several requests, which are sorted from coarse to fine.
 
     ``choose(plans, n_rows)`` returns one of them, given the released count.
     """
@@ -460,7 +460,7 @@ def plan_counts(
     units_per_record: int = 1,
     has_ledger: bool = False,
 ) -> CountPlan:
-    """Return the plan with the least noise for counts whose sum a record changes by at most 1.
+    """Return the plan with the least noise for counts, if a record changes their sum by at most 1.
 
     The counts are whole numbers of units.
     """

@@ -1,6 +1,6 @@
 """The path from data to released numbers: plan -> pay -> read -> draw.
 
-1. A plan (`releases.plans`) states what will be released and at what price, from public facts.
+1. A plan (`releases.plans`) states the release and its price, from public facts.
 2. `pay` charges the ledger, or raises. No data have been read so far.
 3. `release` lets the plan read a source and draw.
 
@@ -27,7 +27,7 @@ class AnyPlan(Protocol):
         """The price."""
 
     def read(self, source: Any) -> Any:
-        """Return what the plan needs from a source."""
+        """Return the records that the plan needs from a source."""
 
     def draw(self, records: Any, randomness: Randomness) -> Any:
         """Return the released numbers."""
@@ -35,7 +35,7 @@ class AnyPlan(Protocol):
 
 @dataclass(frozen=True)
 class PaidPlan:
-    """A plan whose price is paid. `release` accepts nothing else."""
+    """A plan with a paid price. `release` accepts nothing else."""
 
     plan: AnyPlan
     randomness: Randomness
@@ -45,8 +45,8 @@ class PaidPlan:
 def pay(plan: AnyPlan, ledger: Any, randomness: Randomness, **description: Any) -> PaidPlan:
     """Charge the ledger, if there is one, or raise before any data are read.
 
-    The `description` is public. It says what is released and of which columns, with details. A
-    plan that reads nothing costs nothing, and the ledger says so.
+    The `description` is public. It names the release and its columns, with details. A plan that
+    reads nothing costs nothing, and the ledger records a cost of 0.
     """
     price = replace(plan.loss, os_randomness=randomness.from_os, time=_now())
     loss = charge(ledger, price, **description)

@@ -39,7 +39,7 @@ class Column:
     bounds: tuple[float, float] = UNBOUNDED  # checked (`checked_bounds`); infinite if open
     decimals: int | None = None  # the declared precision, or None
     prior: Prior | None = None  # the quantiles of public numbers or of an earlier release
-    n_widths: int = 1  # the number of bins of equal width; 1 if there are none
+    n_widths: int = 1  # the number of bins of equal width; 1 means no such bins
 
     def __post_init__(self) -> None:
         given = self.probabilities
@@ -122,8 +122,8 @@ class Request:
     resolution: int = FULL_RESOLUTION
     neighbours: Neighbours = Neighbours.ROWS
     count: CountRole = CountRole.NONE
-    has_ledger: bool = False  # then the cost is added to that of other releases
-    n_segments: int = 1  # of the rows, at most; the quantiles of all have the price of one
+    has_ledger: bool = False  # whether a ledger adds the cost to the cost of other releases
+    n_segments: int = 1  # at most; all segments together have the price of one
     mechanism: Mechanism = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -16,8 +16,8 @@ from dpq_sklearn.reading.segments import MOST_SEGMENTS, SegmentedSource, Segment
 from dpq_sklearn.releases.plans import Description, DescriptionPlan, Records, plan_description
 from dpq_sklearn.releases.request import Request
 
-# The share of eps that finds the keys. With eps=1 and delta=1e-6, segments of about 65 records are
-# found then; in smaller ones quantiles would be mostly noise.
+# The share of eps that finds the keys. With eps=1 and delta=1e-6, it finds segments of about 65
+# records. In smaller segments, quantiles would be mostly noise.
 KEY_SHARE = 1 / 5
 
 

@@ -30,7 +30,7 @@ def noise_in_gaps(probabilities: Sequence[float], deviations: np.ndarray) -> flo
 def tolerances_in_gaps(noise: np.ndarray, n_rows: np.ndarray | int) -> np.ndarray:
     """Return how far rounding may move the values of each column, as a share of a gap.
 
-    `noise` is that of each column (`noise_in_gaps`), and `n_rows` has released counts.
+    `noise` has the noise of each column (`noise_in_gaps`), and `n_rows` has released counts.
     """
     tolerances = np.minimum(_SHARE_OF_NOISE * noise / np.maximum(n_rows, 1), _LARGEST_TOLERANCE)
     return np.where(np.isnan(tolerances), TOLERANCE_WITHOUT_COUNT, tolerances)
