@@ -77,6 +77,21 @@ def test_imports_have_no_cycles():
     TopologicalSorter(imports_by_module()).prepare()
 
 
+def methods_of(path, name):
+    """Names of the methods of a class; the file is not imported, as an engine may be missing."""
+    classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+    (found,) = [node for node in classes if node.name == name]
+    return {node.name for node in found.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_engine_implements_the_protocol_of_a_source():
+    engines = PACKAGE / "reading" / "engines"
+    protocol = methods_of(engines / "protocol.py", "Source")
+    assert {"typed_rows", "read", "map_rows"} <= protocol
+    for engine in ("memory", "dask", "spark"):
+        assert protocol <= methods_of(engines / f"{engine}.py", f"{engine.title()}Source"), engine
+
+
 def test_only_the_compat_module_imports_private_names_of_sklearn():
     allowed = {"_check_feature_names_in"}
     for path in PACKAGE.rglob("*.py"):

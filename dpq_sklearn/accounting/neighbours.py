@@ -34,6 +34,11 @@ class Neighbours(str, Enum):  # noqa: UP042 (a StrEnum formats its value, not it
         return next((kind for kind in cls if kind.in_words == words), None)
 
 
+def neighbours_of(groups: object) -> Neighbours:
+    """Return which datasets are neighbours: with groups, datasets that differ by one person."""
+    return Neighbours.ROWS if groups is None else Neighbours.PEOPLE
+
+
 def checked_neighbours(neighbours: object) -> Neighbours:
     """Return the member with this value or these words."""
     try:

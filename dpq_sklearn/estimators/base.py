@@ -17,6 +17,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from dpq_sklearn.accounting.budgets import TotalBudget
+from dpq_sklearn.accounting.neighbours import neighbours_of
 from dpq_sklearn.checks import shown
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.estimators.compat import (
@@ -41,7 +42,7 @@ from dpq_sklearn.reading.containers import (
 from dpq_sklearn.reading.engines.batches import Batches
 from dpq_sklearn.reading.engines.protocol import RowMap
 from dpq_sklearn.reading.engines.registry import source_of
-from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.groups import checked_groups
 from dpq_sklearn.reading.priors import mark_as_released
 from dpq_sklearn.reading.threads import Progress, check_n_jobs
 from dpq_sklearn.releases.release import pay, release

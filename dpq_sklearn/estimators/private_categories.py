@@ -21,8 +21,7 @@ from dpq_sklearn.reading.categories import (
     public_form,
     table_of_categories,
 )
-from dpq_sklearn.reading.containers import are_numbers
-from dpq_sklearn.reading.schema import dtypes_of
+from dpq_sklearn.reading.containers import are_numbers, dtypes_of
 from dpq_sklearn.releases.categories import plan_categories, public_categories
 
 PRIVATE = "private"

@@ -44,9 +44,8 @@ from dpq_sklearn.forecast.enough_data import (
     errors_in_bins,
 )
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.reading.containers import kinds_of_columns
+from dpq_sklearn.reading.containers import dtypes_of, kinds_of_columns
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
-from dpq_sklearn.reading.schema import dtypes_of
 from dpq_sklearn.releases.plans import PlanChoice, plan_choice, plan_quantiles
 from dpq_sklearn.releases.request import Column, CountRole, Request
 

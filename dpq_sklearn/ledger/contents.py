@@ -176,11 +176,6 @@ def new_summary(caps: Caps, neighbours: Neighbours) -> Summary:
     )
 
 
-def new_release_id() -> str:
-    """Return an id that no other release has."""
-    return secrets.token_hex(16)
-
-
 def new_row(summary: Summary, loss: PrivacyLoss, facts: dict[str, Any]) -> Row:
     """Return the row of the next release, which has this loss and these public facts.
 

@@ -13,6 +13,7 @@ from copy import copy
 from dataclasses import replace
 from functools import singledispatch
 from numbers import Integral
+from secrets import token_hex
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,7 +28,7 @@ from dpq_sklearn.ledger.access import (
     remember,
 )
 from dpq_sklearn.ledger.addresses import is_address, remember_secrets, split_address
-from dpq_sklearn.ledger.contents import Caps, LedgerError, new_release_id, new_summary
+from dpq_sklearn.ledger.contents import Caps, LedgerError, new_summary
 from dpq_sklearn.ledger.file import FileStore
 from dpq_sklearn.ledger.postgres import PostgresStore
 from dpq_sklearn.ledger.store import MemoryStore, Store
@@ -470,6 +471,11 @@ def opened(ledger: object) -> LedgerAccess:
             f"PrivacyLedger({given!r}) instead."
         )
     return LedgerAccess(FileStore(path))
+
+
+def new_release_id() -> str:
+    """Return an id that no other release has."""
+    return token_hex(16)
 
 
 def charge(

@@ -401,9 +401,14 @@ def _dates_in_numpy(column, library):
     return column.to_numpy() if library == "polars" else np.asarray(column)
 
 
+def dtypes_of(X):
+    """Return the dtype of each column of a checked table; reads no cell."""
+    return columns_of(X)[1]
+
+
 def kinds_of_columns(X):
     """Return the `ColumnKind` of each column of a checked table or column; reads no cell."""
-    return [kind_of(dtype) for dtype in columns_of(X)[1]]
+    return list(map(kind_of, dtypes_of(X)))
 
 
 def _floats_of_objects(cells, name):

@@ -10,18 +10,12 @@ from contextlib import suppress
 
 import numpy as np
 
-from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.reading.labels import check_type, people_of, sorted_with_positions
 
 # If k rows share a record, one of them gets the remainder, as long as that is less than
 # k / RECORD_WEIGHT = 1/512 of the record. A larger remainder is spread.
 _FEW_ROWS = RECORD_WEIGHT // 512
-
-
-def neighbours_of(groups):
-    """Return which datasets are neighbours: with groups, datasets that differ by one person."""
-    return Neighbours.ROWS if groups is None else Neighbours.PEOPLE
 
 
 def checked_groups(groups, n_rows):

@@ -10,16 +10,10 @@ import re
 import numpy as np
 
 from dpq_sklearn.dates import ColumnKind, kind_of
-from dpq_sklearn.reading.containers import columns_of
 
 _INTEGERS = r"(sparse\[|dictionary<values=)?u?int\d"
 _BOOLEANS = r"(sparse\[|dictionary<values=)?bool"
 _BOUNDS_OF_TYPES = {"uint8": (0.0, 255.0), "uint16": (0.0, 65535.0)}
-
-
-def dtypes_of(X):
-    """Return the dtype of each column of a checked table; reads no cell."""
-    return columns_of(X)[1]
 
 
 def within_schema(dtypes, bounds):

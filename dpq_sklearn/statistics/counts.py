@@ -5,13 +5,14 @@ from numbers import Integral
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
+from dpq_sklearn.accounting.neighbours import neighbours_of
 from dpq_sklearn.checks import real_numbers, shown
 from dpq_sklearn.dates import dates_in_list, days_of, kind_of, nearest_dates, numbers_of
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
 from dpq_sklearn.reading.counted import Histogram, Rows, n_rows
 from dpq_sklearn.reading.engines.memory import without_column
-from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.groups import checked_groups
 from dpq_sklearn.releases.plans import plan_counts, units_of_neighbours
 from dpq_sklearn.releases.release import pay, release
 

@@ -3,12 +3,13 @@
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
+from dpq_sklearn.accounting.neighbours import neighbours_of
 from dpq_sklearn.checks import checked_decimals, checked_probabilities, shown
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.estimators.parameters import per_feature_lattices
 from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.mechanisms.registry import checked_mechanism
-from dpq_sklearn.reading.containers import checked_table, no_data_in_frames
+from dpq_sklearn.reading.containers import checked_table, dtypes_of, no_data_in_frames
 from dpq_sklearn.reading.describe_format import (
     check_container,
     check_library_of,
@@ -19,10 +20,8 @@ from dpq_sklearn.reading.describe_format import (
 )
 from dpq_sklearn.reading.engines.batches import Batches
 from dpq_sklearn.reading.engines.registry import segments_of, source_of
-from dpq_sklearn.reading.groups import neighbours_of
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.quantities import names_of, table_of_quantities
-from dpq_sklearn.reading.schema import dtypes_of
 from dpq_sklearn.reading.threads import check_n_jobs
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.releases.release import pay, release

@@ -6,6 +6,7 @@ from numbers import Integral
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
+from dpq_sklearn.accounting.neighbours import neighbours_of
 from dpq_sklearn.checks import (
     MOST_QUANTILES,
     checked_bounds,
@@ -17,16 +18,21 @@ from dpq_sklearn.dates import ColumnKind, nearest_dates
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.forecast.enough_data import warn_of_large_delta
 from dpq_sklearn.mechanisms.registry import checked_mechanism
-from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
+from dpq_sklearn.reading.containers import (
+    checked_column,
+    dtypes_of,
+    kinds_of_columns,
+    no_data_in_frames,
+)
 from dpq_sklearn.reading.describe_format import (
     check_library_of,
     make_segmented_quantiles,
     names_of_labels,
 )
 from dpq_sklearn.reading.engines.memory import MemorySource
-from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.groups import checked_groups
 from dpq_sklearn.reading.priors import prior_of_column, refuse_private_rows
-from dpq_sklearn.reading.schema import dtypes_of, within_schema
+from dpq_sklearn.reading.schema import within_schema
 from dpq_sklearn.reading.segments import SegmentedTable, columns_of_segments
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.release import pay, release

@@ -3,12 +3,13 @@
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
+from dpq_sklearn.accounting.neighbours import neighbours_of
 from dpq_sklearn.checks import shown
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.reading.categories import NO_CATEGORY, column_of_categories, public_form
 from dpq_sklearn.reading.containers import no_data_in_frames
 from dpq_sklearn.reading.counted import Labels
-from dpq_sklearn.reading.groups import checked_groups, neighbours_of
+from dpq_sklearn.reading.groups import checked_groups
 from dpq_sklearn.releases.categories import plan_value_counts
 from dpq_sklearn.releases.plans import plan_counts
 from dpq_sklearn.releases.release import pay, release
