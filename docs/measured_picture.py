@@ -58,3 +58,82 @@ def draw_tails(folder):
     )
     fig.savefig(folder / "tails.png", dpi=110)
     plt.close(fig)
+
+
+MECHANISMS = {
+    "AQ": ("#0072B2", "o"),
+    "paper's AQ": ("#56B4E9", "v"),
+    "JointExp": ("#D55E00", "s"),
+    "published JointExp": ("#E69F00", "D"),
+    "AppIndExp": ("#009E73", "^"),
+    "AggTree": ("#CC79A7", "x"),
+}
+
+
+def by_m(name):
+    """Return the numbers of quantiles of a table, and the means and errors of each mechanism."""
+    content = read(name)
+    rows = {
+        int(label.removeprefix("m = ")): cells
+        for label, cells in content["rows"].items()
+        if label.removeprefix("m = ").isdigit()
+    }
+    cells = np.array([[(cell["mean"], cell["error"]) for cell in row] for row in rows.values()])
+    return list(rows), dict(zip(content["columns"][1:], np.moveaxis(cells, 1, 0), strict=True))
+
+
+def draw_mechanisms(ax, name):
+    """Draw a line for each mechanism against the number of quantiles."""
+    numbers, found = by_m(name)
+    for mechanism, (means, errors) in ((one, cells.T) for one, cells in found.items()):
+        color, marker = MECHANISMS[mechanism]
+        style = {"color": color, "marker": marker, "ms": 5, "lw": 1.5, "label": mechanism}
+        ax.errorbar(numbers, means, errors, **style)
+    ticks = [m for m in (1, 2, 3, 5, 7, 15, 31, 63, 120) if m <= numbers[-1]]
+    ax.set(xscale="log", yscale="log", xlabel="number of quantiles m")
+    ax.set_xticks(ticks, map(str, ticks), fontsize=10)
+    ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+    low, high = ax.get_ylim()
+    ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200) if low < t < high]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.tick_params(axis="y", which="minor", left=False, labelleft=False)
+    ax.grid(alpha=0.3)
+
+
+def draw_paper(folder):
+    """Draw the errors and the times of the paper's experiments."""
+    fig, axes = plt.subplots(1, 2, figsize=(8, 4.4), sharey=True, layout="constrained")
+    for ax, name, title in zip(
+        axes, ("paper_eps", "paper_rho"), ("eps = 1", "rho = 1/2"), strict=True
+    ):
+        draw_mechanisms(ax, name)
+        ax.set_title(title)
+    axes[0].set_ylabel("mean error, records")
+    handles = axes[0].get_legend_handles_labels()
+    fig.legend(*handles, frameon=False, loc="outside lower center", ncols=5, fontsize=10)
+    fig.savefig(folder / "paper_errors.png", dpi=100)
+
+    fig, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    draw_mechanisms(ax, "paper_times")
+    ax.set_ylabel("time, milliseconds")
+    fig.legend(frameon=False, loc="outside lower center", ncols=3, fontsize=10)
+    fig.savefig(folder / "paper_times.png", dpi=100)
+    plt.close("all")
+
+
+def draw_engines(folder):
+    """Draw the seconds of Spark and Dask against the rows."""
+    content = read("large_data_engines")
+    rows = [int(label.replace(",", "")) for label in content["rows"]]
+    fig, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
+    for column, (color, marker) in enumerate(zip(COLORS[:4], MARKERS, strict=False)):
+        times = [cells[column]["mean"] for cells in content["rows"].values()]
+        name = content["columns"][1 + column].replace("`", "")
+        ax.loglog(rows, times, color=color, marker=marker, label=name)
+    ax.set(xlabel="rows of five columns", ylabel="time of 63 quantiles, seconds")
+    ax.set_xticks(rows, [f"{n:,}" for n in rows])
+    ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.legend(frameon=False)
+    fig.savefig(folder / "large_data_engines.png", dpi=100)
+    plt.close(fig)

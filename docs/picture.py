@@ -8,7 +8,7 @@ import gallery_style
 import matplotlib.pyplot as plt
 import numpy as np
 from chooser_picture import draw_chooser
-from measured_picture import draw_error_by_eps, draw_tails
+from measured_picture import draw_error_by_eps, draw_paper, draw_tails
 from walk_picture import draw_base_measures, draw_trees, draw_walk
 
 from dpq_sklearn import dp_quantiles
@@ -68,6 +68,7 @@ def main():
     draw_base_measures(HERE / "_static")
     draw_error_by_eps(HERE / "_static")
     draw_tails(HERE / "_static")
+    draw_paper(HERE / "_static")
     draw_chooser(HERE / "_static")
 
 

@@ -90,3 +90,21 @@ def test_what_auto_gains_is_what_was_measured():
                 times.append((exact - quantile) / (exact - auto))
     assert len(times) >= 10
     assert round(float(np.exp(np.mean(np.log(times)))), 1) == TIMES_BETTER_WITH_AUTO
+
+
+def test_the_page_on_the_paper_states_the_measured_ratios():
+    page = (ROOT / "docs" / "paper_results.md").read_text(encoding="utf-8")
+
+    def mean_of(name, column):
+        rows = measured.cells_of(measured.read(name))
+        continuous = ("uniform", "gaussian", "goodreads_rating", "goodreads_pages")
+        return np.mean([rows[f"m = 1 .. 120, {dataset}"][column].mean for dataset in continuous])
+
+    eps, rho = (mean_of(name, 0) / mean_of(name, 1) for name in ("paper_eps", "paper_rho"))
+    assert f"is {eps:.2f} times the paper's with eps = 1 and {rho:.2f} times" in page
+
+    ours, theirs, _, published_joint_exp, *_ = (
+        cell.mean for cell in measured.cells_of(measured.read("paper_times"))["m = 120"]
+    )
+    assert f"is {published_joint_exp / ours:.0f} times faster than JointExp as published" in page
+    assert f"floating point is {ours / theirs:.0f} times faster" in page

@@ -7,9 +7,7 @@ The root of the mean square of the errors in rank, over 10 columns of one kind, 
 errors are over fits. `error in bins` is what the rule of the warning expects for so many rows.
 """
 
-import matplotlib.pyplot as plt
 import numpy as np
-from figures import save_small
 from results import Number, Table
 
 from dpq_sklearn import DPKBinsDiscretizer, expected_rank_error
@@ -65,16 +63,3 @@ def measure(trials):
         rows=rows,
         trials=trials,
     )
-
-
-def draw(trials, path):
-    """Draw the same ratios."""
-    ratio, _, _ = ratios(trials)
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for name, of_kind in zip(KINDS, ratio.T, strict=True):
-        axes.semilogx(ROWS, of_kind, "o-", label=name)
-    axes.axhspan(0.9, 1.1, color="grey", alpha=0.3, label="within 10%")
-    axes.set(xlabel="rows", ylabel="measured / expected error", title="10 columns, eps = 1")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    save_small(figure, path)

@@ -53,6 +53,7 @@ class Source:
 
 
 MODELS_OF_OTHERS = ("interpret-core", "diffprivlib")
+LIBRARIES = ("opendp", "diffprivlib", "python-dp")
 SOURCES = {
     # Accuracy
     "small_tables": Source("small_data", "measure_tables", 40, 4),
@@ -79,6 +80,12 @@ SOURCES = {
     "budget_shares": Source("private_models", "measure_shares", 20, 0, MODELS_OF_OTHERS),
     "scalings": Source("private_models", "measure_scalings", 20, 0),
     "people": Source("people", "measure", 100, 0),
+    # Other mechanisms and libraries
+    "peers": Source("peers", "measure", 40, 0, LIBRARIES),
+    "paper_eps": Source("paper_tables", "measure_eps", 20, 0),
+    "paper_rho": Source("paper_tables", "measure_rho", 20, 0),
+    "paper_bounds": Source("paper_tables", "measure_bounds", 20, 0),
+    "paper_sanitize": Source("paper_tables", "measure_sanitize", 20, 0),
     # Speed: turns instead of trials
     "speed_fits": Source("speed", "measure_fits", 3, 0),
     "speed_functions": Source("speed", "measure_functions", 5, 0),
@@ -86,6 +93,7 @@ SOURCES = {
     "speed_people": Source("speed", "measure_people", 5, 0),
     "speed_segments": Source("speed", "measure_segments", 5, 0),
     "speed_ledger": Source("ledger_speed", "measure", 100, 0),
+    "paper_times": Source("paper_tables", "measure_times", 3, 0),
 }
 
 

@@ -1,8 +1,9 @@
 """The tables of the paper's experiments in the documentation.
 
-    PAPER_DATA=FOLDER python examples/benchmarks/measured.py paper_eps paper_rho paper_sanitize
+    PAPER_DATA=FOLDER python examples/benchmarks/measured.py paper_eps paper_rho paper_bounds
 
-FOLDER holds the real columns, as for examples/paper/reproduce.py, which also draws the figures.
+FOLDER holds the real columns, as for examples/paper/reproduce.py, which runs more experiments. The
+other tables are paper_sanitize and paper_times.
 """
 
 import os
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
-from experiments import FEWER_M, accuracy, load_datasets, run_time, sanitized
+from experiments import FEWER_M, accuracy, bounds_or_not, load_datasets, run_time, sanitized
 from results import Number, Table
 from tables import CONTINUOUS, SHOWN_M
 
@@ -109,4 +110,29 @@ def measure_times(turns):
             for m in sorted({m for _, m in found})
         },
         trials=1,
+    )
+
+
+BOUNDED_M = (7, 31, 120)
+
+
+def measure_bounds(trials):
+    """Return the errors of AQ with the domain as bounds and without bounds."""
+    rows = {}
+    for dataset in datasets():
+        found = {}
+        for trial in range(trials):
+            for row in bounds_or_not(datasets(), dataset, trial):
+                found.setdefault((row["m"], row["variant"]), []).append(row["error"])
+        rows[dataset] = [
+            Number.of(found[m, variant], 1)
+            for m in BOUNDED_M
+            for variant in ("bounds", "no bounds")
+        ]
+    return Table(
+        title="Error of AQ in records with eps = 1, with the domain [-100, 100] as bounds and "
+        "without bounds.",
+        columns=["", *(f"m = {m}, {what}" for m in BOUNDED_M for what in ("bounds", "none"))],
+        rows=rows,
+        trials=trials,
     )

@@ -16,7 +16,6 @@ bounds, decimals, both, or 100 public rows as a prior.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 import numpy as np
 from real_tables import TABLES
 from results import Number, Table
@@ -25,7 +24,6 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from dpq_sklearn import DPQuantileTransformer
 
 N_BINS = 5
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
 def tables():
@@ -208,30 +206,3 @@ def measure_columns(trials):
         rows=rows,
         trials=trials,
     )
-
-
-def draw_accuracy(n_fits):
-    """Draw the error against the number of rows, for four kinds of columns."""
-    rng = np.random.default_rng(0)
-    kinds = {
-        "N(0, 1)": lambda shape: rng.normal(size=shape),
-        "N(2005, 8) rounded": lambda shape: rng.normal(2005, 8, shape).round(),
-        "lognormal(11, 0.7), cents": lambda shape: rng.lognormal(11, 0.7, shape).round(2),
-        "60% zeros, lognormal(8, 1)": lambda shape: (
-            rng.lognormal(8, 1, shape) * (rng.random(shape) > 0.6)
-        ),
-    }
-    n_of_rows = (200, 500, 1000, 2000, 5000, 10_000)
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for (name, make), colour in zip(kinds.items(), COLOURS, strict=True):
-        errors = [errors_of_fits(make((n, 10)), {"eps": 1.0}, n_fits)[0].mean() for n in n_of_rows]
-        axes.loglog(n_of_rows, 100 * np.array(errors), "o-", color=colour, label=name)
-    axes.set(xlabel="rows", ylabel="mean error of an edge (% of the rows)")
-    axes.set_title("10 columns share eps = 1, 5 bins, no bounds")
-    return with_legend(figure, axes)
-
-
-def with_legend(figure, axes):
-    axes.grid(alpha=0.3)
-    axes.legend()
-    return figure

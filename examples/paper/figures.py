@@ -1,10 +1,7 @@
 """One figure for each experiment, from the table of its means."""
 
-import io
-
 import matplotlib.pyplot as plt
 import numpy as np
-from PIL import Image
 
 from dpq_sklearn import sanitize
 
@@ -114,10 +111,3 @@ def two_cdfs(datasets, domain):
         axes.set_xlim(low - (high - low) / 5, high + (high - low) / 5)
         axes.set(title=name.replace("_", " "), xlabel="value", ylabel="share of records")
     return finished(figure, grid, "Data and their private stand-in")
-
-
-def save_small(figure, path):
-    """Save a figure for the documentation: 64 colours, some tens of kilobytes."""
-    pixels = io.BytesIO()
-    figure.savefig(pixels, dpi=110)
-    Image.open(pixels).convert("RGB").quantize(64).save(path, optimize=True)

@@ -1,12 +1,10 @@
 """Reproduce the paper's experiments, and two more: one command, CSV tables and figures.
 
     python examples/paper/reproduce.py [--trials N] [--fewer-m] [--data FOLDER] [--out FOLDER]
-        [--site FOLDER]
 
 `--data` is a folder with goodreads_rating.csv, goodreads_pages.csv, adult_hours.csv and
 adult_age.csv (one column under one line of header). Those that are not there are skipped.
-`--site` is the folder of the documentation's figures: small versions of SITE_FIGURES and the tables
-go there.
+The tables of the documentation come from examples/benchmarks/paper_tables.py.
 """
 
 import argparse
@@ -22,13 +20,6 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pandas as pd
 import tables
-
-# The figures that the documentation shows. Below m = 20 the full range cannot be read at its size.
-SITE_FIGURES = {
-    "2_accuracy_dp_zoom": "paper_accuracy_eps_zoom.png",
-    "4_accuracy_zcdp_zoom": "paper_accuracy_rho_zoom.png",
-    "5_run_time": "paper_run_time.png",
-}
 
 
 class Progress:
@@ -161,19 +152,16 @@ def draw_all(found, datasets):
     return drawn
 
 
-def write_all(rows, datasets, out, site=None):
-    """Write a CSV of means for each experiment, its figures, and the tables of the site."""
-    for folder in (out, site or out):
-        folder.mkdir(parents=True, exist_ok=True)
+def write_all(rows, datasets, out):
+    """Write a CSV of means for each experiment, its figures, and tables by m."""
+    out.mkdir(parents=True, exist_ok=True)
     found = summaries(rows)
     for name, table in found.items():
         table.to_csv(out / f"{name}.csv", index=False, float_format="%.6g")
     for name, table in tables.all_tables(found).items():
-        table.round(2).to_csv((site or out) / f"paper_{name}.csv")
+        table.round(2).to_csv(out / f"paper_{name}.csv")
     for name, figure in draw_all(found, datasets).items():
         figure.savefig(out / f"{name}.png", dpi=120)
-        if site is not None and name in SITE_FIGURES:
-            figures.save_small(figure, site / SITE_FIGURES[name])
         plt.close(figure)
 
 
@@ -187,7 +175,6 @@ def main():
     parser.add_argument(
         "--out", type=Path, default=Path("paper_results"), help="folder to write to"
     )
-    parser.add_argument("--site", type=Path, help="folder of the documentation's figures")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     matplotlib.use("Agg")
@@ -196,7 +183,7 @@ def main():
         print(f"{name}: no {name}.csv in --data, skipped")
     mechanisms = experiments.FEWER_M if arguments.fewer_m else experiments.MECHANISMS
     rows = run_all(datasets, arguments.trials, arguments.processes, mechanisms)
-    write_all(rows, datasets, arguments.out, arguments.site)
+    write_all(rows, datasets, arguments.out)
     print(f"tables and figures written to {arguments.out}")
 
 
