@@ -27,6 +27,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 PAGE_NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 PUBLIC = [getattr(dpq_sklearn, name) for name in dpq_sklearn.__all__]
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
+RAISED = {"BudgetExceededError", "LedgerError", "PrivacyNoiseWarning"}
 SETUP = runpy.run_path(str(ROOT / "setup.py"))
 every_page = pytest.mark.parametrize("page", PAGES, ids=PAGE_NAMES)
 every_public_object = pytest.mark.parametrize("thing", PUBLIC, ids=dpq_sklearn.__all__)
@@ -161,19 +162,29 @@ def test_releases_state_their_privacy(name):
         "DPOrdinalEncoder",
     ],
 )
-def test_transformers_link_to_scikit_learns_class_and_to_a_section(name):
+def test_transformers_link_to_scikit_learns_class(name):
     transformer = getattr(dpq_sklearn, name)
     docstring = inspect.getdoc(transformer)
     see_also = docstring.partition("See Also\n---")[2]
     assert f"sklearn.preprocessing.{transformer._counterpart.__name__} : " in see_also
 
+
+@pytest.mark.parametrize("name", [name for name in dpq_sklearn.__all__ if name not in RAISED])
+def test_docstrings_link_to_a_section_of_the_pages(name):
+    docstring = inspect.getdoc(getattr(dpq_sklearn, name))
     labels = {
         label
         for page in (ROOT / "docs").glob("*.md")
         for label in re.findall(r"^\((\w+)\)=\n\n## ", page.read_text(), re.M)
     }
-    read_more = re.search(r"Read more in .*?:ref:`[^<]*<(\w+)>`", docstring, re.S)
+    read_more = re.search(r"Read\s+more\s+in\s.*?:ref:`[^<]*<(\w+)>`", docstring, re.S)
     assert read_more[1] in labels
+
+
+@every_public_object
+def test_examples_with_a_seed_say_that_private_data_must_not_have_one(thing):
+    example = inspect.getdoc(thing).partition("Examples\n---")[2]
+    assert "random_state=" not in example or "Leave `random_state` out" in example
 
 
 def test_api_pages_describe_the_methods_that_scikit_learn_adds():

@@ -18,6 +18,8 @@ _ROUNDING = 2.0**-40  # amounts whose relative difference is smaller count as eq
 class PrivacyLoss:
     """The privacy loss of a release: it is (eps, delta)-DP, and also rho-zCDP.
 
+    Read more in :ref:`The guarantee <guarantee>`.
+
     Parameters
     ----------
     eps, delta : float

@@ -12,6 +12,7 @@ def to_sklearn(estimator):
     """Return a copy of a fitted estimator with transformers of scikit-learn only.
 
     The copy can be used without dpq_sklearn. It has the same privacy guarantee as the estimator.
+    Read more in the :ref:`User Guide <export>`.
 
     Parameters
     ----------

@@ -31,7 +31,8 @@ from dpq_sklearn.releases.request import Column, CountRole, Request, even_probab
 def expected_rank_error(quantiles, *, eps=None, delta=0.0, rho=None, n_features=1, mechanism="aq"):
     """Compute the standard deviation of the rank of each private quantile, before any release.
 
-    The rank of a released quantile is the number of records below it.
+    The rank of a released quantile is the number of records below it. Read more in the :ref:`User
+    Guide <expected_accuracy>`.
 
     Parameters
     ----------
@@ -95,7 +96,8 @@ def suggest_n_bins(
 
     Tries 2, 4, 8, 16, 32 and 64 bins, up to the cube root of `n_rows`, and returns the largest
     number with an expected error of at most `tolerance`. ``n_bins="auto"`` follows the same rule
-    with a private count of the rows, and uses fewer bins if that count is noisy.
+    with a private count of the rows, and uses fewer bins if that count is noisy. Read more in the
+    :ref:`User Guide <before_the_first_fit>`.
 
     Parameters
     ----------

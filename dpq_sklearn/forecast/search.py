@@ -70,7 +70,8 @@ def plan_search(
     """Return the cost of a fit, a search or a cross-validation, without any data.
 
     The plan also names upstream steps that learn from the private rows, such as a scaler, and so
-    invalidate the guarantee of a private transformer.
+    invalidate the guarantee of a private transformer. Read more in the :ref:`User Guide
+    <search_cost>`.
 
     Parameters
     ----------

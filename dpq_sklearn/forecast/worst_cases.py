@@ -19,7 +19,8 @@ def rank_error_bound(
 
     With probability at least ``1 - beta`` the ranks of all released quantiles of a feature differ
     from the exact ranks by at most this bound (the worst-case theorem of Kaplan et al. 2021, for
-    this implementation). Typical errors are tens of times smaller.
+    this implementation). Typical errors are tens of times smaller. Read more in the :ref:`User
+    Guide <expected_accuracy>`.
 
     Parameters
     ----------

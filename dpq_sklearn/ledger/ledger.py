@@ -60,7 +60,8 @@ class PrivacyLedger:
     """A privacy budget for one dataset.
 
     Pass the same ledger to everything that reads the data. Each release is charged *before* the
-    data are read, and a release that exceeds the budget is refused.
+    data are read, and a release that exceeds the budget is refused. Read more in the :ref:`User
+    Guide <keep_a_budget>`.
 
     Parameters
     ----------

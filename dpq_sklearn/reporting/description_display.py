@@ -31,8 +31,8 @@ class DPDescribeDisplay:
     Draws a box for each column of :func:`dp_describe`: pairs of quantiles around the median, the
     outermost of them as whiskers, each with a band for the noise of the mechanism. Every column has
     its own axis. For a description by segment, it draws a box for each segment of one column, on
-    the same scale. Only released numbers and public facts are drawn. Create it
-    with :meth:`from_description`.
+    the same scale. Only released numbers and public facts are drawn. Create it with
+    :meth:`from_description`. Read more in the :ref:`User Guide <describe>`.
 
     Parameters
     ----------
@@ -65,6 +65,8 @@ class DPDescribeDisplay:
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> import pandas as pd
     >>> from dpq_sklearn import DPDescribeDisplay, dp_describe

@@ -24,9 +24,10 @@ _FAR_AWAY = 1000
 class DPQuantileDisplay:
     """Visualisation of the private quantiles of one feature.
 
-    Draws the private distribution function of a :class:`DPQuantileTransformer`, or the bin edges
-    of a :class:`DPKBinsDiscretizer`, each with a band for the noise of the mechanism.
-    Only released numbers and public facts are drawn. Create it with :meth:`from_estimator`.
+    Draws the private distribution function of a :class:`DPQuantileTransformer`, or the bin edges of
+    a :class:`DPKBinsDiscretizer`, each with a band for the noise of the mechanism. Only released
+    numbers and public facts are drawn. Create it with :meth:`from_estimator`. Read more in the
+    :ref:`User Guide <expected_accuracy>`.
 
     Parameters
     ----------
@@ -57,6 +58,8 @@ class DPQuantileDisplay:
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> from dpq_sklearn import DPQuantileDisplay, DPQuantileTransformer
     >>> X = np.random.default_rng(0).lognormal(size=(5_000, 1))

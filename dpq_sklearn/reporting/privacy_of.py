@@ -143,6 +143,8 @@ class _Cost(NamedTuple):
 def privacy_of(estimator: Any, *, row_wise: Collection = ()) -> PrivacyInside:
     """Return the cost of all private fits of a fitted estimator, and whether the guarantee holds.
 
+    Read more in the :ref:`User Guide <earlier_steps>`.
+
     Parameters
     ----------
     estimator : estimator

@@ -32,7 +32,7 @@ def privacy_statement(
     """Return one page about the released numbers, the guarantee, and its limits.
 
     The page contains only released numbers and public facts, so it may be shown to anyone who may
-    see the fitted estimator or the ledger.
+    see the fitted estimator or the ledger. Read more in the :ref:`User Guide <statement>`.
 
     Parameters
     ----------

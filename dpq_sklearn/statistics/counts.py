@@ -33,6 +33,8 @@ def dp_count(
 ):
     """Count the rows of a column or table, or the people in it, with noise.
 
+    Read more in :ref:`Getting started <statistics>`.
+
     Parameters
     ----------
     x : array-like
@@ -59,6 +61,8 @@ def dp_count(
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> from dpq_sklearn import dp_count
     >>> dp_count(np.zeros(1000), eps=1.0, random_state=0)
@@ -104,7 +108,7 @@ def dp_histogram(
     """Count the values of a column in each bin, with noise.
 
     Like :func:`numpy.histogram`. All bins together spend one budget, and the edges are never taken
-    from the data.
+    from the data. Read more in :ref:`Getting started <statistics>`.
 
     Parameters
     ----------
@@ -143,6 +147,8 @@ def dp_histogram(
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> from dpq_sklearn import dp_histogram
     >>> ages = np.random.default_rng(0).normal(40, 12, size=20_000)

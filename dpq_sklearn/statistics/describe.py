@@ -55,7 +55,8 @@ def dp_describe(
     """Describe the columns of numbers and dates of a table: counts and quantiles, for one budget.
 
     Like :meth:`pandas.DataFrame.describe`, but without mean, minimum and maximum, which a single
-    row can change at will. You don't need to know anything about the columns.
+    row can change at will. You don't need to know anything about the columns. Read more in the
+    :ref:`User Guide <describe>`.
 
     Parameters
     ----------
@@ -137,6 +138,8 @@ def dp_describe(
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> import pandas as pd
     >>> from dpq_sklearn import dp_describe

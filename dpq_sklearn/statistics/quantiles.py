@@ -65,7 +65,8 @@ def dp_quantiles(
 ):
     """Compute differentially private quantiles of one column.
 
-    Like :func:`numpy.quantile` for one column. All quantiles together spend one budget.
+    Like :func:`numpy.quantile` for one column. All quantiles together spend one budget. Read more
+    in :ref:`Getting started <statistics>`.
 
     Parameters
     ----------
@@ -147,6 +148,8 @@ def dp_quantiles(
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> from dpq_sklearn import dp_quantiles
     >>> ages = np.random.default_rng(0).normal(40, 12, size=20_000).round()
@@ -206,7 +209,8 @@ def sanitize(
 ):
     """Make private points with about the distribution of a column.
 
-    They are the private quantiles (i - 1/2) / n_samples (sanitisation, Kaplan et al. 2021).
+    They are the private quantiles (i - 1/2) / n_samples (sanitisation, Kaplan et al. 2021). Read
+    more in :ref:`Getting started <statistics>`.
 
     Parameters
     ----------
@@ -237,6 +241,8 @@ return_privacy
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> from dpq_sklearn import sanitize
     >>> incomes = np.random.default_rng(0).lognormal(10, 1, size=10_000)

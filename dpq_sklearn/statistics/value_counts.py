@@ -29,6 +29,7 @@ def dp_value_counts(
     """Count the records with each label of a column, with noise.
 
     Like :meth:`pandas.Series.value_counts`. The labels may be a public list, or be found privately.
+    Read more in the :ref:`User Guide <counts_of_categories>`.
 
     Parameters
     ----------
@@ -71,6 +72,8 @@ def dp_value_counts(
 
     Examples
     --------
+    The seed makes the example reproducible. Leave `random_state` out for private data.
+
     >>> import numpy as np
     >>> from dpq_sklearn import dp_value_counts
     >>> towns = np.array(["Bern"] * 500 + ["Basel"] * 300 + ["Ardez"])
