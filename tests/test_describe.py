@@ -219,7 +219,7 @@ def test_dask_is_described_as_batches_are(frame, with_groups):
     assert description.equals(dp_describe(iter([frame]), random_state=0))
     array = collection[["age", "income"]].to_dask_array()
     assert np.array_equal(dp_describe(array, random_state=0), description)
-    words = r"type is a number or a date, got 'name' \(\w+\), 'is_member'"
+    words = r"must have a column of numbers or dates, got 'name' \(\w+\), 'is_member'"
     with pytest.raises(ValueError, match=words):
         dp_describe(collection[["name", "is_member"]])
 

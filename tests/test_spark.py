@@ -383,7 +383,7 @@ def test_columns_of_numbers_are_described_and_labels_are_not(groups, spark, fram
         assert abs(described.loc["count", "year"] - frame["who"].nunique()) < 200
 
     with pytest.raises(
-        ValueError, match=r"a number or a date, got 'text' \(string\), 'truth' \(boolean\)"
+        ValueError, match=r"column of numbers or dates, got 'text' \(string\), 'truth' \(boolean\)"
     ):
         dp_describe(in_spark(spark, frame[["text", "truth"]]))
 
@@ -495,6 +495,6 @@ def test_wrong_segments_are_refused_before_they_are_paid(spark, labelled):
     for options, words in cases:
         with pytest.raises(ValueError, match=words):
             dp_describe(rows, **{"keys": ["north"], "ledger": ledger, **options})
-    with pytest.raises(ValueError, match="a number or a date"):
+    with pytest.raises(ValueError, match="a column of numbers or dates"):
         dp_describe(rows.select("region", "is_new"), by="region", keys=["north"], ledger=ledger)
     assert ledger.records() == []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import dask
+import numpy as np
 import pandas
 
 from dpq_sklearn.engine.grid import Grid
@@ -68,27 +69,24 @@ class DaskSegments:
 
     def key_counts(self, grid: Grid) -> dict[Key, int]:
         """Return the number of records with each key that occurs; computes."""
-        n_quantities = len(self._names)
         if self.source.groups is None:
-            count = partial(_counts_of_rows, read=self._read, n_quantities=n_quantities)
-            counts = self._on_partitions(count)
+            counts = self._on_partitions(_counts_of_rows)
         else:
-            count = partial(_counts_of_people, n_quantities=n_quantities)
-            counts = self.source.delayed_people(self._read, count)
+            count = partial(_counts_of_people, n_quantities=len(self._names))
+            counts = self.source.delayed_people(partial(_cells, **self._columns), count)
 
         (found,) = self._computed(merged_in_a_tree(counts, merged_partition_counts))
         return in_public_order(found)
 
     def read_segments(self, grid: Grid, segments: Segments) -> Records:
         """Return the records of all partitions; computes."""
-        n_quantities = len(self._names)
         sent = dask.delayed((grid, segments), traverse=False)
         if self.source.groups is None:
-            summarize = partial(_summary_of_rows, read=self._read, n_quantities=n_quantities)
-            summaries = self._on_partitions(summarize, sent)
+            summaries = self._on_partitions(_summary_of_rows, sent)
         else:
-            summarize = partial(_summary_of_people, n_quantities=n_quantities)
-            summaries = self.source.delayed_people(self._read, summarize, sent)
+            summarize = partial(_summary_of_people, n_quantities=len(self._names))
+            read = partial(_cells, **self._columns)
+            summaries = self.source.delayed_people(read, summarize, sent)
 
         found = self._computed(merged_in_a_tree(summaries))
         return records_of_segments(found.summaries, grid, found.n_records)
@@ -98,13 +96,13 @@ class DaskSegments:
         return list(self.typed_rows().columns)
 
     @property
-    def _read(self):
-        """A function of a partition that returns its quantities and its labels."""
-        return partial(_cells, names=self._names, by=list(self.by))
+    def _columns(self):
+        return {"names": self._names, "by": list(self.by)}
 
     def _on_partitions(self, function, *sent):
-        delayed = dask.delayed(_result_or_exception)
-        return [delayed(partition, function, *sent) for partition in self.source.X.to_delayed()]
+        """Return the delayed results of a function of the matrix and the labels of a partition."""
+        delayed = dask.delayed(partial(_result_of_rows, function=function, **self._columns))
+        return [delayed(partition, *sent) for partition in self.source.X.to_delayed()]
 
     @staticmethod
     def _computed(delayed):
@@ -112,24 +110,33 @@ class DaskSegments:
         return result_or_raise(found)
 
 
+def _matrix_and_labels(partition, names, by):
+    """Return the matrix of the quantities of a partition, and its columns of labels."""
+    labels, _ = labels_and_others(partition[by], by)
+    return read_matrix(checked_table(partition[names])), labels
+
+
 def _cells(partition, names, by):
     """Return the quantities of a partition as numbers, then its labels as objects."""
-    numbers = read_matrix(checked_table(partition[names])).astype(float)
-    forms = frame_of_forms(labels_and_others(partition[by], by)[0])
-    cells = pandas.concat([pandas.DataFrame(numbers), forms], axis=1)
+    X, labels = _matrix_and_labels(partition, names, by)
+    numbers = pandas.DataFrame(X.astype(np.float64))
+    cells = pandas.concat([numbers, frame_of_forms(labels)], axis=1)
     return cells.set_axis(range(cells.shape[1]), axis=1)
 
 
-def _result_or_exception(partition, function, *sent):
-    """Return the result of a function; a worker that raised would log its arguments."""
+def _result_of_rows(partition, *sent, function, names, by):
+    """Return the result of a function; or an exception.
+
+    A worker that raised would log its arguments, which are private.
+    """
     try:
-        return function(partition, *sent)
+        with np.errstate(all="ignore"):
+            return function(*_matrix_and_labels(partition, names, by), *sent)
     except Exception as error:
         return error.with_traceback(None)
 
 
-def _counts_of_rows(partition, read, n_quantities):
-    _, labels = divided_columns(read(partition), n_quantities)
+def _counts_of_rows(X, labels):
     return [Counter(count_keys(labels, None))]
 
 
@@ -138,11 +145,10 @@ def _counts_of_people(cells, people, positions, n_quantities):
     return [Counter(count_keys(labels, people_of_rows(people)))]
 
 
-def _summary_of_rows(partition, sent, read, n_quantities):
+def _summary_of_rows(X, labels, sent):
     grid, segments = sent
-    quantities, labels = divided_columns(read(partition), n_quantities)
     builder = SegmentBuilder(grid)
-    builder.add(quantities.to_numpy(), labels, segments)
+    builder.add(X, labels, segments)
     return builder.summary(segments)
 
 
