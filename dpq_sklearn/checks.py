@@ -19,7 +19,7 @@ MOST_DECIMALS = 15
 # integer.
 LARGEST_EXPONENT = 64
 
-# Of one column. More quantiles would take minutes and gigabytes, after the budget is spent.
+# The most quantiles of a column. More would take minutes and gigabytes after the budget is spent.
 MOST_QUANTILES = 100_000
 
 _LONGEST_TEXT = 200

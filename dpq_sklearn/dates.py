@@ -140,7 +140,7 @@ def _distinct(counts, days):
 
 
 def values_with_dates(values, kind):
-    """Return the ascending numbers of a column, as `dates_of` has them if it holds dates."""
+    """Return the ascending numbers of a column, converted by `dates_of` if it holds dates."""
     return values if kind is ColumnKind.NUMBER else dates_of(values, kind)
 
 

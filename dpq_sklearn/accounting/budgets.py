@@ -81,10 +81,11 @@ class Budget:
         return math.sqrt(8 * self.amount) if self.unit is Unit.RHO else self.amount
 
     def before_rounding(self, n_draws: int, error: float = DRAW_ERROR) -> "Budget":
-        """Return the budget for an exact mechanism, so that its floating-point version spends this.
+        """Return the budget for an exact mechanism, reduced by a reserve for rounding errors.
 
-        `n_draws` counts all draws in a segment, and `error` bounds the error of the logarithm of a
-        probability.
+        The floating-point version of a mechanism with the returned budget spends at most this
+        budget. `n_draws` counts all draws in a segment, and `error` bounds the error of the
+        logarithm of a probability.
         """
         n_draws = n_draws * self.n_segments
         ideal = self.amount * (1 - ROUNDING) - _rounding_cost(self, n_draws, error)

@@ -144,7 +144,8 @@ def _chord_ends(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return bounds of the curve at the points x1 and at x1 e^eps.
 
-    Left of all points the chord to D(0) = 1 is above the curve, and right of them its last value.
+    To the left of all points, the chord to D(0) = 1 bounds the curve. To the right, its last value
+    does.
     """
     n_steps = log_ratios.size - 2
     left = 1 - np.exp(-log_ratios[:0:-1]) * (1 - curve[0])
@@ -159,7 +160,7 @@ def _chord_ends(
 
 
 def _chord_excess(gaps: np.ndarray, eps: float, step: float) -> np.ndarray:
-    """Return by how much a chord may exceed both chords at the ends of a step, times l / x.
+    """Return the most by which a chord may exceed the chords at both ends of a step, times l / x.
 
     `gaps` is u - w at the points. While x1 moves over a step from l on, u and w are at most
     straight, since they are convex. The chord at x is then at most A x1 + B - C / x1 with

@@ -370,7 +370,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         return X
 
     def _checked_types(self, X, name):
-        """Return `X` as a table with a shape and dtypes; raise if a dtype holds no numbers."""
+        """Return `X` as a table with a shape and dtypes, or raise if a dtype is not numeric."""
         return checked_table(X, name)
 
     def transform(self, X):
@@ -503,7 +503,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
 
 def _refuse_what_is_no_batches(batches):
-    """Raise unless `batches` is an iterable that may yield tables; reads nothing."""
+    """Raise unless `batches` is an iterable that may yield tables. Nothing is read."""
     kind = type(batches).__name__
     if kind == "LazyFrame":
         what = "a single LazyFrame: pass its collect_batches(), or fit its collect()"
@@ -517,7 +517,7 @@ def _refuse_what_is_no_batches(batches):
 
 
 def _with_labels(batches, groups):
-    """Yield each batch with its column of labels, or with None; raise if their numbers differ."""
+    """Yield each batch with its column of labels or None. Raise if their numbers differ."""
     if groups is None:
         yield from zip(batches, repeat(None), strict=False)
         return

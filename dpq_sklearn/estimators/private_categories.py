@@ -202,7 +202,7 @@ class PrivateEncoder(PrivateTransformer):
 
 
 def _refuse_partitions(X):
-    """Raise: the types of decoded columns could differ from partition to partition."""
+    """Raise an error, because the types of decoded columns could differ between partitions."""
     raise TypeError(
         "inverse_transform of categories needs rows in memory, got a dask or Spark collection: "
         "call compute() or toPandas() first."

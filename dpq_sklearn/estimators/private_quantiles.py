@@ -321,17 +321,22 @@ class PrivateQuantileTransformer(PrivateTransformer):
         Parameters
         ----------
         description : table of :func:`dp_describe` or None, default=None
-            A description of the same rows. Its released counts tell which features are mostly
-            missing, and correct the expected errors of the others.
+            A description of the same rows. Its released counts show which features are mostly
+            missing, and correct the expected errors of all other features.
 
         Returns
         -------
         report : pandas.DataFrame, or SmallTable if pandas is not installed
-            A row for each feature, with these columns: "feature", its name; "bins", its number of
-            bins; "edges", the private edges between the bins; "error_in_bins", the expected error
-            of an edge in bins; "verdict", the quality in words, and the number of bins that can
-            hold rows if some edges are equal; "caveat", the released count and the assumptions of
-            the verdict; "advice", which steps would help if the feature is mostly noise.
+            A table with a row for each feature and these columns:
+
+            - "feature": the name of the feature.
+            - "bins": the number of bins between the private quantiles.
+            - "edges": the private quantiles.
+            - "error_in_bins": the expected error of a private quantile, in bins.
+            - "verdict": the quality in words. If some edges are equal, it includes the number of
+              bins that can hold rows.
+            - "caveat": the released count and the assumptions of the verdict.
+            - "advice": the steps that would help, if the feature is mostly noise.
         """
         check_is_fitted(self)
 
@@ -360,7 +365,7 @@ class PrivateQuantileTransformer(PrivateTransformer):
         )
 
     def _problems(self, values, plan, counts):
-        """Return why the edges of each feature are useless, else an empty text."""
+        """Return the reason why the edges of each feature are useless, or an empty text."""
         problems = ends_in_words(values, plan.grid)
         if counts is None:
             return problems

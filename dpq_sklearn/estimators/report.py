@@ -37,7 +37,7 @@ def make_report(names, values, shown_values, bounds, errors, *, n_exact, problem
 
 
 def counts_of_values(description, n_features, names=None):
-    """Return the released number of values of each feature, or raise if a feature is not there."""
+    """Return the released number of values of each feature, or raise if a feature is missing."""
     described = read_description(description)
     if described is None:
         raise ValueError(f"description must be a table of dp_describe, got {shown(description)}.")
@@ -46,20 +46,20 @@ def counts_of_values(description, n_features, names=None):
     names = list(counts) if names is None else list(names)
     if len(names) != n_features or not counts.keys() >= set(names):
         raise ValueError(
-            f"description must describe the {n_features} features of the fit, got one with "
-            f"{len(counts)} columns that does not."
+            f"description must have a column for each of the {n_features} features of the fit, got "
+            f"a description with {len(counts)} columns."
         )
     return [counts[name] for name in names]
 
 
 def errors_with_counts(plan, counts):
-    """Return the expected error of the edges of each column, in bins, by its number of values."""
+    """Return the expected error of each column in bins, given its number of values."""
     by_count = {count: errors_in_bins(plan, max(count, 1)) for count in set(counts)}
     return np.array([by_count[count][column] for column, count in enumerate(counts)])
 
 
 def missing_in_words(counts, n_rows, unit):
-    """Return a text for each column that has a value in less than half of the rows, else "".
+    """Return a text for each column, which is empty if at least half of the rows have a value.
 
     `unit` is "rows" or "people".
     """
@@ -72,7 +72,7 @@ def missing_in_words(counts, n_rows, unit):
 
 
 def _verdict_on_edges(error, edges, bounds, n_exact, problem):
-    """Return a verdict, with the number of bins that can hold rows if that is not all of them.
+    """Return a verdict, with the number of bins that can hold rows if some bins cannot.
 
     Equal edges make empty bins, and so does an edge at the lower bound. Both occur if decimals and
     bounds leave fewer points than there are bins.

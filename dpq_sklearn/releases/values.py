@@ -20,7 +20,7 @@ _MOST_DIGITS_OF_A_ROUND_NUMBER = 6
 
 
 def noise_in_gaps(probabilities: Sequence[float], deviations: np.ndarray) -> float:
-    """Return how far noise moves the values of a column, as a share of a gap, times the rows.
+    """Return the distance by which noise moves the values of a column, in gaps, times the rows.
 
     `deviations` has the standard deviation of each rank, or NaN if it depends on the data.
     """
@@ -28,7 +28,7 @@ def noise_in_gaps(probabilities: Sequence[float], deviations: np.ndarray) -> flo
 
 
 def tolerances_in_gaps(noise: np.ndarray, n_rows: np.ndarray | int) -> np.ndarray:
-    """Return how far rounding may move the values of each column, as a share of a gap.
+    """Return the largest distance by which rounding may move the values of a column, in gaps.
 
     `noise` has the noise of each column (`noise_in_gaps`), and `n_rows` has released counts.
     """
@@ -41,8 +41,8 @@ def values_of_columns(
 ) -> list[np.ndarray]:
     """Return an ascending array of numbers for the ascending released cells of each column.
 
-    `tolerances` says how far rounding may move the numbers of each column, or of all columns, as a
-    share of the distance to the nearest number beside it.
+    `tolerances` has the largest distance by which rounding may move the numbers of each column, or
+    of all columns, as a share of the distance to the nearest other number.
     """
     sizes = [found.size for found in cells]
     columns = np.repeat(np.arange(len(sizes)), sizes)
