@@ -26,6 +26,8 @@ _WHOLE_DAYS = ("Y", "M", "W", "D")
 # 1970-01-01. Durations have the same limits.
 _FIRST_DAY = -719_162.0
 _LAST_DAY = 2_932_896.0
+# Dates with years or months as their unit are clipped so far from 1970, in years or months.
+_MOST_YEARS = 10**9
 
 
 class ColumnKind(Enum):
@@ -84,18 +86,24 @@ def days_of(dates):
     """
     dates = np.asarray(dates, dtype=dates.dtype.newbyteorder("="))
     unit, n_units = np.datetime_data(dates.dtype)
-    if unit in _WHOLE_DAYS:
-        days = dates.astype(f"{dates.dtype.kind}8[D]").view(np.int64).astype(np.float64)
+    counts = _clipped(dates.view(np.int64), np.iinfo(np.int64).max // n_units) * n_units
+    if unit in ("W", "D"):
+        days = counts * (7.0 if unit == "W" else 1.0)
+    elif unit in _WHOLE_DAYS:
+        months_or_years = _clipped(counts, _MOST_YEARS).view(f"M8[{unit}]")
+        days = months_or_years.astype("M8[D]").view(np.int64).astype(np.float64)
     else:
-        counts = dates.view(np.int64)
-        if n_units > 1:
-            counts = counts * n_units
         whole, rest = np.divmod(counts, _UNITS_IN_A_DAY[unit])
         microseconds = _in_microseconds(rest, unit)
         days = whole.astype(np.float64) + microseconds / MICROSECONDS_IN_A_DAY
 
     days[np.isnat(dates)] = np.nan
     return days
+
+
+def _clipped(counts, most):
+    """Return counts that are at most so far from 0: no date may overflow, which raises an error."""
+    return np.clip(counts, -most, most)
 
 
 def _in_microseconds(counts, unit):
@@ -114,12 +122,19 @@ def dates_of(days, kind):
     """
     days = np.asarray(days, dtype=np.float64)
     dates = _rounded(np.ceil(days) if kind is ColumnKind.DATE else days, kind)
-    return _distinct(dates.view(np.int64), np.clip(days, _FIRST_DAY, _LAST_DAY)).view(dates.dtype)
+    return _distinct(dates.view(np.int64), _in_calendar(days, kind)).view(dates.dtype)
+
+
+def _in_calendar(days, kind):
+    """Return numbers of days, clipped to the dates that all libraries can show."""
+    # In some time zones the first day belongs to the year 0.
+    first = _FIRST_DAY + 1 if kind is ColumnKind.INSTANT else _FIRST_DAY
+    return np.clip(days, first, _LAST_DAY)
 
 
 def _rounded(days, kind):
     """Return numbers of days as dates, rounded to microseconds. Dates must be whole numbers."""
-    days = np.clip(days, _FIRST_DAY, _LAST_DAY)
+    days = _in_calendar(days, kind)
     if kind is ColumnKind.DATE:
         return days.astype(np.int64).view("M8[D]")
 

@@ -145,6 +145,16 @@ def test_cells_that_are_no_labels_raise_nothing_and_count_nowhere():
     assert count_categories(column, np.arange(len(cells)) // 2) == Counter({"a": 2})
 
 
+@pytest.mark.parametrize(
+    "number", [10**400, -(10**5000), Decimal("1e400"), Decimal("1e999999999")], ids=range(4)
+)
+def test_numbers_beyond_the_largest_float_count_nowhere(number):
+    # No array of numbers can hold them, and those with more than 4,300 digits cannot be printed.
+    column = np.array([number, 2**1000, float("inf")] * 2, dtype=object)
+    assert count_categories(column) == Counter({2**1000: 2, float("inf"): 2})
+    assert array_of_categories(categories_of(column)[1]).tolist() == [2.0**1000, float("inf")]
+
+
 def test_public_forms_do_not_depend_on_the_type_of_a_number():
     for label in (1, 1.0, True, np.int8(1), np.float32(1), np.bool_(True), Decimal(1), Fraction(1)):
         assert public_form(label) == 1 and type(public_form(label)) is int

@@ -35,7 +35,7 @@ from dpq_sklearn.dates import (
     nearest_dates,
 )
 from dpq_sklearn.estimators.bin_labels import labels_of_bins
-from dpq_sklearn.reading.describe_format import read_description
+from dpq_sklearn.reading.describe_format import make_description, read_description
 
 MUCH = 1e6
 FIRST = np.datetime64("2007-11-11", "us")
@@ -126,6 +126,27 @@ def test_whole_days_are_on_the_same_side_of_a_number_and_of_its_date(edges, day)
 def test_numbers_far_outside_of_the_calendar_become_its_ends():
     ends = nearest_dates([-1e300, 1e300, np.nan], ColumnKind.DATE)
     assert ends.astype(str).tolist() == ["0001-01-01", "9999-12-31", "NaT"]
+
+
+@pytest.mark.parametrize("unit", ["Y", "2Y", "M", "W", "7D", "D", "25s", "ns", "ps"])
+def test_no_date_overflows(unit):
+    largest = np.iinfo(np.int64).max
+    days = days_of(np.array([-largest, -40, 0, 40, largest]).view(f"M8[{unit}]"))
+    assert (np.diff(days) >= 0).all() and days[0] < days[2] == 0 < days[4] < np.inf
+    if unit not in ("Y", "2Y", "M"):
+        np.testing.assert_array_equal(
+            np.sign(days_of(np.array([-largest]).view(f"m8[{unit}]"))), -1
+        )
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati", "Asia/Manila"])
+@pytest.mark.parametrize("as_table", [pd.DataFrame, pl.DataFrame])
+def test_the_ends_of_the_calendar_are_shown_in_every_time_zone(zone, as_table):
+    table = as_table({"seen": pd.to_datetime(["2020-01-01"]).tz_localize("UTC").tz_convert(zone)})
+    values = [np.array([-1e300, 0.0, 1e300])]
+    description = make_description(table, np.array([0.05, 0.5, 0.95]), [1], values)
+    years = [str(cell)[:4] for cell in list(description["seen"])[1:]]
+    assert (years[0], years[2]) == ("0001", "9999")
 
 
 @pytest.mark.parametrize(

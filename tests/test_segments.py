@@ -29,6 +29,7 @@ from dpq_sklearn.reading.segments import (
     RowsBySegment,
     SegmentedTable,
     checked_keys,
+    count_keys,
     records_of_segments,
     summaries_of_segments,
 )
@@ -415,6 +416,53 @@ def test_private_keys_leave_out_rare_ones_and_cost_all_of_delta(survey):
     )
     assert list(found.index) == ["east", "north", "south"]
     assert (privacy.eps, privacy.delta, privacy.rho) == (1.0, 1e-6, math.inf)
+
+
+def labels_of(cells):
+    labels = np.empty(len(cells), dtype=object)
+    labels[:] = cells
+    return labels
+
+
+@pytest.mark.parametrize("by", [["tuple"], ["tuple", "town"], ["town", "tuple"]])
+def test_rows_without_a_label_have_no_private_key_and_raise_nothing(by):
+    # One row with a label must not decide whether an error is raised.
+    table = pd.DataFrame({"x": np.arange(50.0), "town": "Bern", "tuple": labels_of([(1, 2)] * 50)})
+    columns = [table[name] for name in by]
+    assert count_keys(columns, None) == {}
+    assert count_keys(columns, np.arange(50) // 2) == {}
+    assert dp_describe(table, by=by, keys="private", delta=1e-6).shape[0] == 0
+
+    table.loc[7, "tuple"] = "a label"
+    key = tuple("a label" if name == "tuple" else "Bern" for name in by)
+    assert count_keys([table[name] for name in by], None) == {key: 1}
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        ([1, 1.5], [1.0, 1.5]),
+        ([1, "a"], ["1", "a"]),
+        ([-1, 2**63], [-1, 2**63]),
+        ([10**300, "a"], [str(10**300), "a"]),
+        (["\ud800", None], ["\\ud800", None]),
+        ([1, None], [1, None]),
+    ],
+)
+@pytest.mark.parametrize("keys", ["private", "public"])
+def test_labels_of_all_kinds_are_shown_after_they_are_released(labels, shown, keys):
+    by = labels_of(labels * 300)
+    keys = keys if keys == "private" else labels
+    options = {"keys": keys, "eps": 10.0, "delta": 1e-3, "random_state": 0}
+    x = np.arange(600.0)
+
+    found = dp_quantiles(pl.Series(x), 0.5, by=by, **options)
+    assert found["key"].to_list() == shown
+    table = pl.DataFrame({"x": x, "key": pl.Series(list(by), dtype=pl.Object)})
+    assert dp_describe(table, by="key", **options)["key"].unique(maintain_order=True).len() == 2
+
+    in_pandas = dp_quantiles(x, 0.5, by=by, **options).index.tolist()
+    assert [None if label != label else label for label in in_pandas] == labels
 
 
 def test_no_key_is_found_among_few_rows(survey):

@@ -216,3 +216,8 @@ def test_a_label_is_released_from_the_first_count_on_that_no_label_without_recor
     monkeypatch.setattr(counted_selection, "truncated_laplace", lambda *arguments: noise)
     counts = np.array([1, 1, reach, reach, 2 * reach + 1])
     assert selection.draw(counts, None).tolist() == [reach + 1, 0, 0, reach + 1, reach + 1]
+
+
+def test_text_that_is_not_valid_unicode_is_released_like_any_other():
+    x = np.array(["\ud800", "a"] * 300, dtype=object)
+    assert set(dp_value_counts(x, random_state=0).index) == {"\ud800", "a"}

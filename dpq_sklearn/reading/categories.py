@@ -2,13 +2,15 @@
 
 A label is text, a number, or missing. `reading.labels` decides which labels are equal, so all
 containers agree: 1, 1.0 and True are one category, and all missing values are another. Objects of
-other types, such as tuples and dates, belong to no category. A category has one public form
-for all containers: the number 1 and not 1.0, None for a missing value.
+other types, such as tuples and dates, belong to no category, and neither do finite numbers beyond
+the largest float. A category has one public form for all containers: the number 1 and not 1.0, None
+for a missing value.
 
 A record counts once in a column. A person counts with the category that most of their rows have; in
 a tie, with the first of these in the public order.
 """
 
+import math
 import re
 import sys
 from collections import Counter
@@ -168,11 +170,9 @@ def _form_of_label(label):
     if not isinstance(label, (Real, Decimal, np.bool_)) or isinstance(label, np.timedelta64):
         return NO_CATEGORY
 
-    for form in (int, float):
-        with suppress(OverflowError, ValueError, TypeError):  # an infinity cannot be an int
-            if form(label) == label:
-                return form(label)
-    return NO_CATEGORY
+    number = float(label)  # raises an error for an int beyond the largest float
+    forms = (number,) if math.isinf(number) else (int(label), number)
+    return next((form for form in forms if form == label), NO_CATEGORY)
 
 
 def forms_of_column(column) -> np.ndarray:
@@ -242,6 +242,7 @@ def _counted_forms(counts_of_labels):
     counts: Counter = Counter()
     for label, n_records in counts_of_labels.items():
         counts[public_form(label)] += n_records
+    del counts[NO_CATEGORY]  # a Counter does not raise if there is none
     return counts
 
 

@@ -6,6 +6,7 @@ even if this package did not release it. The same for segments is done by
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,6 +20,7 @@ from dpq_sklearn.dates import (
     nearest_dates,
 )
 from dpq_sklearn.optional import optional_module
+from dpq_sklearn.reading.categories import array_of_categories, public_form
 from dpq_sklearn.reading.containers import (
     columns_of,
     kinds_of_columns,
@@ -285,24 +287,55 @@ def make_segmented_description(table, probabilities, by, keys, counts, values):
 def _index_of(by, keys):
     import pandas
 
+    columns = zip(*keys, strict=True) if keys else [[] for _ in by]
+    indexes = list(map(index_of_labels, map(list, columns)))
     if len(by) == 1:
-        return pandas.Index([key for (key,) in keys], name=by[0])
-    if not keys:
-        return pandas.MultiIndex.from_arrays([[] for _ in by], names=by)
-    return pandas.MultiIndex.from_tuples(keys, names=by)
+        return indexes[0].rename(by[0])
+    return pandas.MultiIndex.from_arrays(indexes, names=by)
+
+
+def index_of_labels(labels):
+    """Return a list or an array of labels as an Index of pandas; no label raises."""
+    import pandas
+
+    with suppress(UnicodeEncodeError):  # of text that is not valid Unicode
+        return pandas.Index(labels)
+    return pandas.Index(labels, dtype=object)
+
+
+def _series_of_labels(labels):
+    """Return labels as a Series of polars; no label raises. Labels of several types become text."""
+    import polars
+
+    with suppress(Exception):  # of several types, of text that is not valid Unicode
+        return polars.Series(labels)
+
+    forms = list(map(public_form, labels))
+    numbers = array_of_categories(forms)
+    if numbers.dtype != object:
+        return polars.Series(numbers, nan_to_null=True)
+    return polars.Series([None if form is None else _valid_text(form) for form in forms])
+
+
+def _valid_text(label):
+    return str(label).encode(errors="backslashreplace").decode()
 
 
 def _segments_in_polars(table, labels, by, keys, counts, values):
     import polars
 
     n_segments = len(keys)
+    columns_of_keys = list(map(_series_of_labels, map(list, zip(*keys, strict=True))))
     tables = []
-    for number, key in enumerate(keys):
+    for number in range(n_segments):
         of_segment = slice(number, None, n_segments)
         described = _description_in_polars(table, labels, counts[of_segment], values[of_segment])
-        columns = [polars.lit(label).alias(name) for name, label in zip(by, key, strict=True)]
+        columns = [
+            polars.lit(column[number], dtype=column.dtype).alias(name)
+            for name, column in zip(by, columns_of_keys, strict=True)
+        ]
         tables.append(described.select(*columns, polars.all()))
-    return polars.concat(tables, how="vertical_relaxed") if tables else polars.DataFrame()
+    return polars.concat(tables) if tables else polars.DataFrame()
 
 
 def make_segmented_quantiles(x, probabilities, by, keys, description):
@@ -320,7 +353,8 @@ def make_segmented_quantiles(x, probabilities, by, keys, description):
         import polars
 
         labels = zip(*keys, strict=True) if keys else [[] for _ in names]
-        return polars.DataFrame({**dict(zip(names, map(list, labels), strict=True)), **columns})
+        labels = map(_series_of_labels, map(list, labels))
+        return polars.DataFrame({**dict(zip(names, labels, strict=True)), **columns})
 
     import pandas
 

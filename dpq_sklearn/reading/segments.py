@@ -376,18 +376,19 @@ def in_public_order(counts: Mapping[Key, int]) -> dict[Key, int]:
 def count_keys(columns: Sequence, people: np.ndarray | None) -> dict[Key, int]:
     """Return the number of records with each key that occurs, in the public order of keys."""
     found = [categories_of(column) for column in columns]
-    numbers = np.zeros(found[0][0].size, dtype=np.int64)
-    has_key = np.ones(numbers.size, dtype=bool)
+    has_key = np.all([codes >= 0 for codes, _ in found], axis=0)
+
+    of_rows = np.zeros(np.count_nonzero(has_key), dtype=np.int64)
     keys: list[Key] = [()]
     for codes, categories in found:
-        has_key &= codes >= 0
         # Only pairs that occur stay, so the numbers stay small.
-        pairs = np.where(has_key, numbers * len(categories) + codes, 0)
-        distinct, numbers = np.unique(pairs, return_inverse=True)
+        pairs = of_rows * len(categories) + codes[has_key]
+        distinct, of_rows = np.unique(pairs, return_inverse=True)
         prefixes, ends = np.divmod(distinct, max(len(categories), 1))
         keys = [(*keys[a], categories[b]) for a, b in zip(prefixes, ends, strict=True)]
 
-    numbers = np.where(has_key, numbers, -1)
+    numbers = np.full(has_key.size, -1)
+    numbers[has_key] = of_rows
     if people is not None:
         numbers = most_frequent(numbers, people, len(keys))
     counts = np.bincount(numbers[numbers >= 0], minlength=len(keys)).tolist()

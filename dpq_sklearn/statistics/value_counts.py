@@ -9,6 +9,7 @@ from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.reading.categories import NO_CATEGORY, column_of_categories, public_form
 from dpq_sklearn.reading.containers import no_data_in_frames
 from dpq_sklearn.reading.counted import Labels
+from dpq_sklearn.reading.describe_format import index_of_labels
 from dpq_sklearn.reading.groups import checked_groups
 from dpq_sklearn.releases.categories import plan_value_counts
 from dpq_sklearn.releases.plans import plan_counts
@@ -125,5 +126,5 @@ def _largest_first(counts):
         import pandas
     except ImportError:
         return dict(zip(names, numbers, strict=True))
-    index = pandas.Index(np.array(names, dtype=object))
+    index = index_of_labels(np.array(names, dtype=object))
     return pandas.Series(np.array(numbers, dtype=np.int64), index=index, name="count")
