@@ -146,7 +146,7 @@ def test_the_ends_of_the_calendar_are_shown_in_every_time_zone(zone, as_table):
     values = [np.array([-1e300, 0.0, 1e300])]
     description = make_description(table, np.array([0.05, 0.5, 0.95]), [1], values)
     years = [str(cell)[:4] for cell in list(description["seen"])[1:]]
-    assert (years[0], years[2]) == ("0001", "9999")
+    assert (years[0], years[2]) in (("0001", "9999"), ("1677", "9999"))  # 1677 with pytz
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,9 @@ def _column_in_pandas(dtype, count, values):
     dates = pandas.Series(nearest_dates(values, kind))
     timezone = getattr(getattr(dtype, "pyarrow_dtype", dtype), "tz", None)
     if timezone is not None:
+        if type(timezone).__module__.startswith("pytz"):
+            # pandas 2 ends the process when it reads an earlier date in such a time zone.
+            dates = dates.clip(lower=pandas.Timestamp(1678, 1, 1))
         dates = dates.dt.tz_localize("UTC").dt.tz_convert(timezone)
     return np.array([float(count), *dates], dtype=object)
 
