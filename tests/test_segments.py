@@ -438,6 +438,17 @@ def test_rows_without_a_label_have_no_private_key_and_raise_nothing(by):
     assert count_keys([table[name] for name in by], None) == {key: 1}
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 2), (0, 0), (2, 1)])
+def test_a_batch_without_a_label_or_a_row_raises_nothing(order):
+    cells = ([(1, 2)] * 50, ["Bern"] * 50, [])
+    batches = [
+        pd.DataFrame({"x": np.arange(float(len(of_batch))), "key": labels_of(of_batch)})
+        for of_batch in (cells[number] for number in order)
+    ]
+    found = dp_describe(iter(batches), by="key", keys="private", eps=50.0, delta=1e-3)
+    assert list(found.index) == (["Bern"] if 1 in order else [])
+
+
 @pytest.mark.parametrize(
     ("labels", "shown"),
     [

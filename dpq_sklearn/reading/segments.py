@@ -68,6 +68,9 @@ class Segments:
 
         `columns` are those of the labels. No cell raises.
         """
+        if not self.keys:
+            return np.full(len(columns[0]), -1)
+
         numbered = [
             _numbers_of_labels(column, labels)
             for column, labels in zip(columns, zip(*self.keys, strict=True), strict=True)
