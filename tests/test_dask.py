@@ -17,6 +17,9 @@ from dpq_sklearn import (
     DPKBinsDiscretizer,
     DPQuantileTransformer,
     PrivacyLedger,
+    dp_histogram,
+    dp_quantiles,
+    dp_value_counts,
 )
 
 dask = pytest.importorskip("dask")
@@ -569,3 +572,24 @@ def test_a_failure_of_others_leaves_nothing_and_tells_no_cell(frame, tmp_path):
     assert caught.value.__context__ is None
     with pytest.raises(NotFittedError):
         check_is_fitted(fitted)
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+def test_functions_of_one_column_refuse_an_unknown_number_of_rows_before_they_spend(
+    frame, as_array
+):
+    column = dd.from_pandas(frame, npartitions=3)["a"]
+    column = column.values if as_array else column
+    ledger = PrivacyLedger(eps=10.0, delta=1e-3)
+    for function in (
+        lambda: dp_quantiles(column, 0.5, ledger=ledger),
+        lambda: dp_value_counts(column, ledger=ledger),
+        lambda: dp_histogram(column, [0.0, 1.0], ledger=ledger),
+    ):
+        with pytest.raises(TypeError, match=r"call compute\(\) first"):
+            function()
+    assert ledger.spent().eps == 0
+
+    known = da.from_array(frame["a"].to_numpy(), chunks=500)
+    dp_quantiles(known, 0.5, ledger=ledger)
+    assert ledger.spent().eps == 1.0

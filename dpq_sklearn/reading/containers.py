@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from numbers import Real
+from numbers import Integral, Real
 from os import PathLike
 from traceback import clear_frames
 
@@ -216,6 +216,11 @@ def _with_dtypes(X, name, kind):
     found = X if _has_dtypes(X) else _unread(X)
     if found is None or _n_dimensions(found) == 0:
         raise TypeError(f"{name} must be {kind}, got {no_table_in_words(X)}.")
+    if isinstance(found, Unread) and not all(isinstance(n, Integral) for n in found.shape):
+        raise TypeError(
+            f"{name} must know its number of rows, got a {type(X).__name__} of {library_of(X)} "
+            "that would have to compute it: call compute() first."
+        )
     return found
 
 
