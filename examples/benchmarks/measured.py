@@ -79,7 +79,7 @@ SOURCES = {
     "strategies_half": Source("private_models", "measure_strategies_half", 40, 0),
     "budget_shares": Source("private_models", "measure_shares", 20, 0, MODELS_OF_OTHERS),
     "scalings": Source("private_models", "measure_scalings", 20, 0),
-    "people": Source("people", "measure", 100, 0),
+    "people": Source("people", "measure", 100, 20),
     # Other mechanisms and libraries
     "peers": Source("peers", "measure", 40, 0, LIBRARIES),
     "paper_eps": Source("paper_tables", "measure_eps", 20, 0),
