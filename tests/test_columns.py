@@ -220,6 +220,8 @@ def test_text_is_refused_with_what_to_do(dtype, ledger):
         ) as caught:
             DPKBinsDiscretizer(ledger=ledger).fit(X)
         assert "pd.to_datetime" in str(caught.value) and "ann" not in str(caught.value)
+        with pytest.raises(ValueError, match=r"\nCount the categories .* dp_value_counts"):
+            dp_quantiles(X[X.columns[-1]], 0.5, ledger=ledger)
     assert ledger.records() == []
 
 

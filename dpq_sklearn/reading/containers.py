@@ -34,9 +34,10 @@ _INTEGERS = tuple(map(np.dtype, "?bBhHiIlLqQ"))
 _NUMBERS = r"(?i)(sparse\[|dictionary<values=)?(bool|u?int\d|(half)?float|double|decimal|null)"
 _WORDS_OF_TEXT = r"object|str|string|large_string|category|categorical|enum|dictionary"
 _ABOUT_TEXT = (
-    "\nEncode columns of categories with DPOneHotEncoder or DPOrdinalEncoder. Convert text that "
-    "stands for numbers or dates with pd.to_numeric, pd.to_datetime or astype."
+    " Convert text that stands for numbers or dates with pd.to_numeric, pd.to_datetime or astype."
 )
+_ABOUT_CATEGORIES = "\nEncode columns of categories with DPOneHotEncoder or DPOrdinalEncoder."
+_ABOUT_ONE_COLUMN = "\nCount the categories of a column with dp_value_counts."
 _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
@@ -333,7 +334,8 @@ def _check_dtypes(X):
     words = dict.fromkeys(word_of_dtype(dtype) for _, dtype in wrong)
     prefix = "Complex data not supported: " if "c" in kinds else ""
     is_text = any(re.fullmatch(_WORDS_OF_TEXT, word.lower()) for word in words)
-    advice = _ABOUT_TEXT if is_text else ""
+    about_categories = _ABOUT_ONE_COLUMN if _n_dimensions(X) == 1 else _ABOUT_CATEGORIES
+    advice = about_categories + _ABOUT_TEXT if is_text else ""
     raise ValueError(
         f"{prefix}{_enumerated([label for label, _ in wrong])} must hold real numbers, got "
         f"dtype {', '.join(words)}.{advice}"
