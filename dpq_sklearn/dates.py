@@ -212,9 +212,10 @@ def numbers_in_table(table, kinds):
 
 
 def exported_days(values):
-    """Return released values as floats. Dates become days in the way of exported transformers.
+    """Return released values as floats. Dates become days, as in exported transformers.
 
-    These divide microseconds by the length of a day, so that equal dates become equal numbers.
+    Exported transformers divide microseconds by the length of a day. The function does the same,
+    so equal dates become equal numbers.
     """
     if values.dtype.kind not in "mM":
         return values

@@ -444,7 +444,7 @@ def test_categories_are_the_same_in_memory_and_in_spark(groups, spark, labelled)
     np.testing.assert_array_equal(transformed, in_memory.transform(labelled[names[:4]]))
     with pytest.raises(TypeError, match="inverse_transform of categories needs rows in memory"):
         fitted.inverse_transform(fitted.transform(features))
-    with pytest.raises(ValueError, match="of an encoder sparse_output=False"):
+    with pytest.raises(ValueError, match="for an encoder, sparse_output=False"):
         DPOneHotEncoder(categories=[["north"]]).fit_transform(rows.select("region"))
 
 

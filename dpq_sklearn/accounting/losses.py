@@ -288,7 +288,7 @@ def stated_at(total: Amounts, delta: float) -> PrivacyLoss:
 
     The eps is the smaller of two bounds: the sum of all pure eps, and the sum of all rho, converted
     at half of `delta`. The other half of `delta` covers the failures, and the eps is infinite if
-    they exceed it. The bound holds also if outcomes of earlier releases decided which releases
+    they exceed it. The bound also holds if outcomes of earlier releases decided which releases
     followed (docs/privacy.md). For this reason the halves are fixed: an outcome must not decide how
     `delta` is divided.
     """

@@ -29,7 +29,7 @@ class Neighbours(str, Enum):  # noqa: UP042 (a StrEnum formats its value, not it
 
     @classmethod
     def _missing_(cls, value: object) -> "Neighbours | None":
-        """Accept the words as well, because earlier versions wrote them to pickles and ledgers."""
+        """Return the member with these words, which earlier versions stored instead of values."""
         words = value if isinstance(value, str) else None  # comparing an array gives no truth value
         return next((kind for kind in cls if kind.in_words == words), None)
 

@@ -18,7 +18,7 @@ def is_private(estimator: object) -> bool:
 
 
 def holds_private(thing: Any) -> bool:
-    """Return whether there is a private transformer that can be fitted anywhere inside."""
+    """Return whether an object contains a private transformer that can be fitted."""
     return any(True for _ in private_inside(thing))
 
 
@@ -39,12 +39,12 @@ def private_inside(thing: Any) -> Iterator[Any]:
 
 
 def is_estimator(thing: Any) -> bool:
-    """Return whether something is an estimator, and not a class of them."""
+    """Return whether an object is an estimator, and not an estimator class."""
     return hasattr(thing, "get_params") and not isinstance(thing, type)
 
 
 def estimators_in_attributes(estimator: Any) -> list[tuple[str, Any]]:
-    """Return the names of the estimators in the attributes of an object, and themselves."""
+    """Return (name, estimator) for each estimator in the attributes of an object."""
     seen: set[int] = set()
     return [
         found
@@ -54,7 +54,7 @@ def estimators_in_attributes(estimator: Any) -> list[tuple[str, Any]]:
 
 
 def are_private_anywhere(estimators: Iterable[Any]) -> bool:
-    """Return whether there is a private transformer among estimators and in their attributes."""
+    """Return whether some of the estimators, or of those in their attributes, are private."""
     waiting = list(estimators)
     seen: set[int] = set()
     while waiting:
@@ -68,7 +68,7 @@ def are_private_anywhere(estimators: Iterable[Any]) -> bool:
 
 
 def _estimators_in(name, value, seen):
-    """Return the names of estimators in a value, its items or its attributes, and themselves."""
+    """Return (name, estimator) for each estimator in a value, its items or its attributes."""
     if is_estimator(value):
         return [(name, value)]
     if id(value) in seen or isinstance(value, _HOLD_NO_ESTIMATORS):

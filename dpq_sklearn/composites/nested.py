@@ -153,7 +153,7 @@ def learns_in_steps_only(estimator: object) -> bool:
 
 
 def _is_row_wise(function, row_wise):
-    if isinstance(function, np.ufunc) and function.signature is None:  # matmul has one
+    if isinstance(function, np.ufunc) and function.signature is None:  # matmul has a signature
         return True
     return any(function is known for known in (*_ROW_WISE_FUNCTIONS, *row_wise))
 

@@ -91,7 +91,7 @@ def column_steps(columns: Any, n_features: int | None, is_fitted: bool) -> list[
 
 
 def selects_by_values(columns: Any) -> bool:
-    """Return whether functions that may look at the rows select the columns of a transformer."""
+    """Return whether a ColumnTransformer selects columns by functions that may look at rows."""
     return any(
         callable(selected) and not isinstance(selected, make_column_selector)
         for _, _, selected in columns.transformers
@@ -99,7 +99,7 @@ def selects_by_values(columns: Any) -> bool:
 
 
 def _n_columns(selected):
-    """Return how many columns a ColumnTransformer's selection has, if it says so by itself."""
+    """Return the number of selected columns, or None if it depends on the table."""
     if isinstance(selected, (str, int, np.integer)):
         return 1
     if callable(selected) or isinstance(selected, slice):
@@ -156,10 +156,10 @@ def _parameter(estimator, n_fits, n_features, note=None, reason=None):
 
 
 def _with_other_seeds(estimator):
-    """Return a copy of an estimator as an ensemble makes it, which replaces every random_state.
+    """Return a copy of an estimator without the seeds that an ensemble replaces.
 
-    A random search inside draws other candidates than its own seed says, so it gets none. Private
-    transformers keep theirs: a seed becomes another seed, and None stays None.
+    With another seed, a random search inside the ensemble tries other candidates, which are not
+    known. Private transformers keep their seeds: whether they have a seed does not change.
     """
     if not is_estimator(estimator):
         return estimator
@@ -175,7 +175,7 @@ def _with_other_seeds(estimator):
 
 
 def _boosting(boosting, n_features, is_fitted):
-    """AdaBoost fits until it is good, and may drop the last estimator if that is bad."""
+    """AdaBoost may stop early, and may drop the last estimator if it is worse than chance."""
     inner = _with_other_seeds(boosting.estimator)
     note = stops_early(boosting)
     if not is_fitted:
@@ -221,7 +221,7 @@ def _chain(chain, n_features, is_fitted):
 
 
 def _estimator_of(composite):
-    """Return the estimator of a composite; older versions could call it base_estimator."""
+    """Return the estimator of a composite, which is base_estimator in older versions."""
     inner = getattr(composite, "estimator", None)
     return inner if is_estimator(inner) else getattr(composite, "base_estimator", None)
 
@@ -250,7 +250,7 @@ def _fitted_once(composite, n_features, is_fitted):
 
 
 def _threshold_by_folds(tuned, n_features, is_fitted):
-    """A threshold is tuned in the folds, or on a share of the rows, and the model fitted again."""
+    """A threshold is tuned in folds or on a share of the rows. Then the model is fitted again."""
     once = _fitted_once(tuned, n_features, is_fitted)
     if isinstance(tuned.cv, str):  # "prefit"
         return once if is_fitted else []
@@ -260,7 +260,7 @@ def _threshold_by_folds(tuned, n_features, is_fitted):
 
 
 def _calibration(calibrated, n_features, is_fitted):
-    """Calibration keeps a model for each fold, or with ``ensemble=False`` only a last one."""
+    """Calibration keeps a model for each fold, or a single model with ``ensemble=False``."""
     inner = calibrated.estimator
     is_prefit = isinstance(calibrated.cv, str)
     kept = []
@@ -277,7 +277,7 @@ def _calibration(calibrated, n_features, is_fitted):
 
 
 def _self_training(training, n_features, is_fitted):
-    """Self-training fits again after each round of labels, and a last time."""
+    """Self-training fits once per round, and once more at the end."""
     inner = _estimator_of(training)
     if is_fitted:
         last = Step("estimator", training.estimator_, is_kept=True)
@@ -288,7 +288,7 @@ def _self_training(training, n_features, is_fitted):
 
 
 def _ransac(ransac, n_features, is_fitted):
-    """RANSAC fits once in each trial, and a last time."""
+    """RANSAC fits once per trial, and once more at the end."""
     inner = _with_other_seeds(ransac.estimator)
     note = stops_early(ransac)
     if is_fitted:
@@ -368,7 +368,7 @@ _REASONS = {
 
 
 def rule_of(estimator: object) -> Rule | None:
-    """Return the rule for a composite, or None if it is a simple estimator or an unknown one."""
+    """Return the rule for a composite, or None for simple estimators and unknown composites."""
     return RULES.get(_known_name(estimator))
 
 
@@ -383,9 +383,9 @@ def reason_of(estimator: object) -> Reason | None:
 
 
 def _known_name(estimator):
-    """Return the name of the composite of scikit-learn that an estimator is, or "".
+    """Return the name of the scikit-learn composite that an estimator is an instance of, or "".
 
-    A subclass is like its parent unless it overrides one of the parent's methods.
+    A subclass counts as its parent unless it overrides one of the parent's methods.
     """
     overridden: set[str] = set()
     for cls in type(estimator).__mro__:
@@ -407,7 +407,7 @@ def _methods_of(cls):
 
 
 def steps_of(estimator: Any, n_features: int | None, *, is_fitted: bool) -> list[Step]:
-    """Return what one fit of a composite fits; an empty list for a simple estimator.
+    """Return the steps that one fit of a composite fits; an empty list for a simple estimator.
 
     `is_fitted` says whether to look at fitted attributes or at parameters.
     """
@@ -417,8 +417,8 @@ def steps_of(estimator: Any, n_features: int | None, *, is_fitted: bool) -> list
     if is_private(estimator):
         return []
 
-    # A composite may keep nothing that it fitted. Its parameters are among its attributes, so that
-    # it does not pass for a simple estimator.
+    # A composite may keep no fitted estimator. Its parameters are among its attributes, so it is
+    # still recognized as a composite.
     found = {id(step): (name, step) for name, step in estimators_in_attributes(estimator)}
     if not are_private_anywhere([step for _, step in found.values()]):
         return []

@@ -12,9 +12,9 @@ from dpq_sklearn.composites.steps import Reason, Step
 
 
 def search_steps(search: Any, n_features: int | None, is_fitted: bool) -> list[Step]:
-    """Return the candidates in all folds, and the one that is fitted to all rows.
+    """Return the candidates in all folds, and the best candidate, which is fitted to all rows.
 
-    Before a fit the candidates stand for their settings only: `forecast.search` counts the fits.
+    Before a fit, the candidates only show their settings: `forecast.search` counts the fits.
     """
     if is_fitted:
         settings = search.cv_results_["params"]
@@ -54,7 +54,7 @@ def with_settings(estimator: Any, settings: Any) -> Iterator[Any]:
 def _single_settings(search):
     """Yield settings of one parameter each, for all values that a search lists.
 
-    They are enough to see which values invalidate a guarantee: no other value mends it.
+    They show which values invalidate a guarantee, because no other value can restore it.
     """
     for space in spaces_of(search):
         for name, values in space.items():

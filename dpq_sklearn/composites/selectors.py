@@ -40,7 +40,10 @@ def _numbers_of_features(rfe, n_features, n_to_select):
 
 
 def elimination_by_folds_steps(rfecv: Any, n_features: int | None, is_fitted: bool) -> list[Step]:
-    """The folds eliminate to the end; then all rows to the best number, which is fitted twice."""
+    """Return the eliminations in all folds, then on all rows down to the best number of features.
+
+    The estimator is fitted twice to the best features.
+    """
     inner = rfecv.estimator
     last = [Step("estimator", rfecv.estimator_, is_kept=True)] if is_fitted else []
     if n_features is None:

@@ -58,7 +58,7 @@ def fold_steps(name: str, estimator: Any, cv: object, n_features: int | None) ->
 def number_of_folds(cv: object) -> int:
     """Return the number of folds of a `cv` parameter; raise if it is not known without data."""
     if isinstance(cv, Iterator):
-        raise ValueError("cv must not be an iterator, for a plan would exhaust it.")
+        raise ValueError("cv must not be an iterator, because a plan would exhaust it.")
 
     try:
         return check_cv(cv).get_n_splits()

@@ -221,8 +221,8 @@ def kept_by_chance(chances, randomness):
     """Return whether to keep each proposal, given the probabilities of keeping them.
 
     A probability above 1 would silently distort the distribution. It means that a bound does not
-    hold, because ranks that were looked up disagree with the ranks of places. This is a bug of the
-    package for all data, so nothing may be released.
+    hold, because ranks that were looked up disagree with the ranks of places. This is a bug in
+    the package, whatever the data are, so nothing may be released.
     """
     if np.any(chances > _MOST_CHANCE):
         raise RuntimeError(
@@ -278,7 +278,7 @@ def _look_ups_and_pieces(order, n_look_ups):
     """Return the last look-up at or before each run, and the piece that contains the run.
 
     `order` sorts the cuts of each node. The first `n_look_ups` cuts are look-ups, and the others
-    are the begins of pieces. All arrays have a row for each node.
+    are the starts of pieces. All arrays have a row for each node.
     """
     n_before = (order < n_look_ups).cumsum(axis=1)[:, :-1]
     look_up = np.minimum(n_before - 1, n_look_ups - 2)

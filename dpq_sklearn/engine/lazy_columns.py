@@ -152,7 +152,7 @@ class LazyColumn:
 
     @cached_property
     def _sample(self):
-        """An ascending sample of the values. It affects the time of look-ups and nothing else."""
+        """An ascending sample of the values. It only affects the speed of look-ups."""
         step = -(-self._values.size // _MOST_SAMPLED)
         sample = np.sort(self._values[::step])
         return sample[: sample.size - np.count_nonzero(np.isnan(sample))]

@@ -2,7 +2,7 @@
 
 A record has the weight `RECORD_WEIGHT`, a whole number that several rows can share
 (`reading.groups`). The weight of a cell is spread evenly over its positions, so each record adds a
-ramp to all ranks, which rises by at most one record inside its cell, also for ties. Ranks are exact
+ramp to all ranks, which rises by at most one record inside its cell, even for ties. Ranks are exact
 integers in *rank ticks*: one unit of weight is ``positions_per_cell`` ticks.
 
 Mechanisms access data through `Ranks` only. `sorted_ranks` is for rows that are records, and

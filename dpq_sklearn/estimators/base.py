@@ -149,7 +149,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
     #: whether `transform` returns a sparse matrix
     _makes_sparse_rows = False
-    #: the class of scikit-learn without privacy, and the settings with which it does the same
+    #: the equivalent scikit-learn class without privacy, and the settings that it needs
     _counterpart: type
     _counterpart_settings: dict = {}  # noqa: RUF012
 
@@ -482,13 +482,13 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         return self._exported(self._plain_steps())
 
     def _plain_steps(self):
-        """Return the fitted steps of scikit-learn that together do the same."""
+        """Return fitted scikit-learn steps that are together equivalent to this transformer."""
         plain = self._plain()
         mark_as_released(plain)
         return [step for _, step in plain.steps] if isinstance(plain, Pipeline) else [plain]
 
     def _exported(self, steps):
-        """Return the steps as one transformer with the feature names and the output of this one."""
+        """Return the steps as one transformer with the same feature names and output container."""
         if hasattr(self, "feature_names_in_"):
             steps[0].feature_names_in_ = self.feature_names_in_.copy()
         if output_container(self) != "default":

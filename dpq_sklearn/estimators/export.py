@@ -18,7 +18,7 @@ def to_sklearn(estimator):
     ----------
     estimator : estimator
         A fitted private transformer, or a fitted Pipeline, ColumnTransformer, FeatureUnion or other
-        estimator that contains private transformers. Of a fitted search, the best estimator is
+        estimator that contains private transformers. For a fitted search, the best estimator is
         converted.
 
     Returns
@@ -83,7 +83,7 @@ def _is_ours(value):
 
 
 def _private_inside(thing, seen=None):
-    """Return all private transformers inside an object, each of them once."""
+    """Return all private transformers inside an object, without duplicates."""
     seen = {} if seen is None else seen
     if id(thing) in seen:
         return []

@@ -118,7 +118,7 @@ def are_piled_up(values, grid):
 def ends_in_words(values, grid):
     """Return a text for each feature with all edges at one end, empty for other features.
 
-    The edges may have been moved apart from there.
+    This includes edges that were at this end before equal edges were moved apart.
     """
     is_bound, is_open = are_piled_up(values, grid)
     lowest, highest = _extremes(values)
@@ -132,7 +132,7 @@ def ends_in_words(values, grid):
 
 
 def _extremes(values):
-    """Return the lowest and the highest edge of each feature in two rows, 0 without edges."""
+    """Return the lowest and the highest edge of each feature as two rows, 0 if it has no edges."""
     ends = [(edges[0], edges[-1]) if edges.size else (0.0, 0.0) for edges in values]  # ascending
     return np.array(ends).T
 

@@ -33,7 +33,7 @@ def quantile_column(n_bins, known):
 
 
 def uniform_column(n_bins, known):
-    """Return a column with bins of equal width between bounds, or private quantiles."""
+    """Return a column with bins of equal width. A private quantile replaces a missing bound."""
     bounds = known[0]
     ends = tuple(q for q, bound in zip(RANGE, bounds, strict=True) if not np.isfinite(bound))
     return Column(ends, *known, n_widths=n_bins)

@@ -171,7 +171,7 @@ class LedgerAccess:
 
 
 def _advice_about_delta(asked: PrivacyLoss, summary: Summary) -> str | None:
-    """Return what a refused release with a delta needs of a ledger; None if it has no delta."""
+    """Return advice if a release was refused because of its delta, or None."""
     delta = summary.caps.delta or 0.0
     if asked.delta == 0:
         return None

@@ -2,7 +2,7 @@
 
 Passwords are removed from an address at once. They stay in the memory of this process, keyed by
 address, so that no object, message or pickle ever holds one. Text that resembles an address in any
-other form is refused, and the error shows nothing of it, because a password may stand anywhere.
+other form is refused, and the error does not show the text, because it may contain a password.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ DEFAULT_NAME = "default"
 _SCHEMES = ("postgresql://", "postgres://")
 _HOST = r"(\[[0-9A-Fa-f:.%]*\]|[^\s:@/\[\]]*)(:\d*)?"
 
-# The parameters of libpq that may stand in the query of an address. Every other key is refused
-# without being shown: it may be a misspelled password.
+# The parameters of libpq that are allowed in the query of an address. Every other key is refused
+# without being shown, because it may be a misspelled password.
 _SECRETS = frozenset(
     ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 )
@@ -67,7 +67,7 @@ class Address(NamedTuple):
 
 
 def is_address(path: object) -> bool:
-    """Return whether a text or path-like means a server, well-formed or not, and not a file."""
+    """Return whether a text or path-like resembles the address of a server, even if malformed."""
     if not isinstance(path, (str, os.PathLike)):
         return False
     text = os.fspath(path)
@@ -77,7 +77,7 @@ def is_address(path: object) -> bool:
 
 
 def split_address(text: str, name: str | None = None) -> tuple[Address, dict[str, str]]:
-    """Return the `Address`, and the secrets that stood in it by their names in libpq."""
+    """Return the `Address`, and a dict of the secrets in it by their names in libpq."""
     if not isinstance(text, str) or not text.lower().startswith(_SCHEMES):
         raise ValueError(_RULE)
 

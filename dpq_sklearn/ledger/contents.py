@@ -12,7 +12,7 @@ from dpq_sklearn.accounting.neighbours import Neighbours
 
 
 class LedgerError(RuntimeError):
-    """A ledger cannot be used: it is missing, locked, damaged, unreachable or the like.
+    """A ledger cannot be used, for example because it is missing, locked, damaged or unreachable.
 
     See Also
     --------

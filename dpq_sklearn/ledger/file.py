@@ -191,9 +191,10 @@ class FileStore:
         return after
 
     def _refuse_if_recorded(self, release_id: str, failure: LedgerError) -> None:
-        """Raise an error that says so if a release was recorded although its commit has failed.
+        """Raise a `LedgerError` if a release was recorded although its commit has failed.
 
-        The disk may still lose it, so it does not count as paid; nor can it be taken back.
+        The disk may still lose the record, so the release does not count as paid. The record cannot
+        be removed either.
         """
         try:
             with _connection(self.path) as connection:
@@ -244,7 +245,7 @@ def _locked_for_reading(path: str) -> contextlib.AbstractContextManager[LockFile
 
 
 def _refuse_second_name(path: str) -> None:
-    """Raise if the file has a second name, whose users share neither the journal nor the lock."""
+    """Raise if the file has a second name. Its users would not share the journal and the lock."""
     n_names = os.stat(path).st_nlink
     if n_names > 1:
         raise LedgerError(
@@ -304,7 +305,7 @@ def _settle_journal(path: str) -> None:
 
 
 def _would_be_rolled_back(path: str) -> bool:
-    """Return whether SQLite takes the journal for that of a crash, and nobody uses the file."""
+    """Return whether SQLite would roll back the journal: after a crash, if nobody uses the file."""
     try:
         with _connection(path, options="mode=ro") as connection:
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -314,7 +315,7 @@ def _would_be_rolled_back(path: str) -> bool:
     return False
 
 
-# The seal outside of the file
+# The seal, which is stored outside of the file
 
 
 def _write_seal(lock: LockFile | None, state: _State) -> None:
@@ -324,7 +325,7 @@ def _write_seal(lock: LockFile | None, state: _State) -> None:
 
 
 def _read_seal(lock: LockFile) -> Seal | str | None:
-    """Return the seal; None if the ledger was never sealed here; any text that is no seal."""
+    """Return the seal, None if the ledger was never sealed, or a text that is not a seal."""
     text = lock.read()
     try:
         seal = Seal(*json.loads(text)) if text else None
@@ -366,7 +367,7 @@ def _refuse_loss(
 
 
 def _chain_at(connection: sqlite3.Connection, state: _State, n_releases: int) -> str | None:
-    """Return the hash of the first so many releases."""
+    """Return the hash of the first `n_releases` releases."""
     if _pragma(connection, "user_version") == 1:
         chain = _first_chain(state.summary)
         for row in _rows(connection, n_releases):
@@ -416,7 +417,7 @@ def _insert_last_release(
     # If the structure of the file is damaged where nothing is stored, the insertion may have
     # overwritten older records.
     if _verified_state(connection, path) != after:
-        raise _damaged(path, "it does not give back what was written")
+        raise _damaged(path, "it does not return what was written")
     is_small = after.summary.totals.n_releases <= MOST_RELEASES_VERIFIED_BY_A_SPEND
     if is_small and not _has_sound_structure(connection):
         raise _damaged(path, "its structure is not sound")
@@ -426,7 +427,7 @@ def _insert_last_release(
 
 
 def _state_on_disk(path: str) -> _State:
-    """Return the state that a connection finds which has nothing in its memory."""
+    """Return the state that a new connection, without a cache, finds on disk."""
     with _connection(path) as connection:
         connection.execute("BEGIN")
         return _verified_state(connection, path)
@@ -436,7 +437,7 @@ def _state_on_disk(path: str) -> _State:
 def _connection(
     path: str, *, new_file: str | None = None, options: str = "mode=rw"
 ) -> Iterator[sqlite3.Connection]:
-    """Open the ledger, or a new file for it; what is not committed at the end is undone."""
+    """Open the ledger, or a new file for it. Uncommitted changes are undone at the end."""
     options = "mode=rwc" if new_file else options
     uri = f"{Path(new_file or path).as_uri()}?{options}"
 
@@ -511,7 +512,7 @@ def _verified_contents(connection: sqlite3.Connection, path: str) -> Contents:
 
 
 def _verified_head(connection: sqlite3.Connection, path: str) -> _State | None:
-    """Return the state as the head of the file tells it; None for a ledger of format 1."""
+    """Return the state that the head of the file states; None for a ledger of format 1."""
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise LedgerError(
             f"{path!r} is not a privacy ledger. If it was one, it is damaged; nothing was changed."

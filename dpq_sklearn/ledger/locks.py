@@ -60,7 +60,7 @@ class LockFile:
         return os.pread(self.handle, 2 * _SIZE_OF_TEXT, 0).decode(errors="replace").strip()
 
     def write(self, text: str) -> None:
-        """Replace the text, durably. It needs no more room on the disk than the one before."""
+        """Replace the text, durably. It needs no more room on the disk than the previous text."""
         if os.fstat(self.handle).st_size < _SIZE_OF_TEXT:
             self._write_bytes(b"")  # a full disk may cut off blanks only
         self._write_bytes(text.encode())
@@ -77,7 +77,7 @@ def locked(
 ) -> Iterator[LockFile | None]:
     """Hold the lock of the file at `path`, which must exist unless it `is_new`; or raise OSError.
 
-    Readers share the lock. They go without it where they may not create it: in a folder that they
+    Readers share the lock. If they may not create it, they read without it: in a folder that they
     cannot write to, they cannot harm the file either, and its hashes show a torn read.
     """
     if fcntl is None:
@@ -145,12 +145,12 @@ def _created(path: str, name: str) -> int:
     handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666 if mode is None else mode)
     if mode is not None:
         with contextlib.suppress(OSError):
-            os.fchmod(handle, mode)  # whatever the mask of this process
+            os.fchmod(handle, mode)  # independent of the umask of this process
     return handle
 
 
 def _close(handle: int) -> None:
-    _HANDLES.discard(handle)  # first: the number may be another file's right after closing
+    _HANDLES.discard(handle)  # first, because the number can be reused right after closing
     os.close(handle)
 
 

@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 SECONDS_TO_CONNECT = 10
 SECONDS_TO_WAIT_FOR_THE_LOCK = 60.0
-# A server that hangs sends no timeout either. After this time the client cuts the connection.
+# A server that hangs does not report a timeout. After this time the client cuts the connection.
 SECONDS_TO_WAIT_FOR_AN_ANSWER = 75.0
 # After a lost connection: long enough for a server that restarts, short if there is none.
 PAUSES_BEFORE_RETRIES = (0.1, 0.3, 1.0, 3.0)
@@ -171,7 +171,7 @@ class PostgresStore:
         return self._retried(self._read_once)
 
     def summary(self) -> Summary:
-        """Return the budget and the totals, after reading what is new to this process."""
+        """Return the budget and the totals, after reading the releases that are new."""
         return self._retried(self._summary_once)
 
     def append(self, release_id: str, next_row: NextRow) -> Summary:
@@ -236,7 +236,7 @@ class PostgresStore:
         if known.ledger_id != head.ledger_id:
             known = _Known(head.ledger_id)
 
-        # Statements of their own: they see what was committed while we waited for the lock.
+        # Separate statements, which see the commits that were made while we waited for the lock.
         first = known.totals.n_releases
         rows = self._rows(cursor, head.ledger_id, first)
         (n_releases,) = cursor.execute(_NUMBER_OF_RELEASES, (head.ledger_id,)).fetchone()
@@ -309,7 +309,7 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def _transaction(self, mode: str = "ISOLATION LEVEL READ COMMITTED") -> Iterator[Any]:
-        """Yield a cursor in a transaction; what is not committed at the end is undone."""
+        """Yield a cursor in a transaction. Uncommitted changes are undone at the end."""
         connection = _connect(self.address.url)
         with contextlib.closing(connection), _line_cut_after(connection):
             cursor = connection.cursor(binary=True)  # numbers travel as their eight bytes
@@ -349,7 +349,7 @@ class PostgresStore:
             if pause is None or not is_passing:
                 break
             time.sleep(pause)
-        raise explained  # not from the driver's error, whose frames know the password
+        raise explained  # not from the driver's error: its frames hold the password
 
     def _explained(self, error: Exception) -> LedgerError:
         """Return a LedgerError that names the ledger, for an error of the driver."""
@@ -414,8 +414,8 @@ def _commit(cursor: Any) -> None:
 
 
 def _has_tables(cursor: Any) -> bool:
-    # By a query, which sees what the transaction's snapshot holds. to_regclass sees later tables
-    # too, whose rows the snapshot does not have.
+    # A query sees only tables in the transaction's snapshot. to_regclass also sees later tables,
+    # but their rows are not in the snapshot.
     (found,) = cursor.execute(
         "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c "
         "JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace "
@@ -438,7 +438,7 @@ def _connect(url: str) -> Any:
     return psycopg.connect(
         url,
         autocommit=True,
-        prepare_threshold=None,  # connection pools on the way may not know prepared statements
+        prepare_threshold=None,  # connection pools may not support prepared statements
         **options,
         **secrets_of(url),
     )
@@ -446,7 +446,7 @@ def _connect(url: str) -> Any:
 
 @contextlib.contextmanager
 def _line_cut_after(connection: Any) -> Iterator[None]:
-    """Cut the connection if it is still used after so many seconds."""
+    """Cut the connection if it is still used after `SECONDS_TO_WAIT_FOR_AN_ANSWER`."""
     number = connection.fileno()
 
     def cut() -> None:

@@ -190,7 +190,7 @@ def _count_of(value: Any) -> int | None:
 
 
 def sentence(summary: Summary) -> str:
-    """Return how much of which budget was spent in how many releases."""
+    """Return a sentence with the amount spent of each cap and the number of releases."""
     parts = [f"{spent:g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(summary)]
     failure = summary.totals.amounts().failure
     if parts and failure > 0:
@@ -232,7 +232,7 @@ def plot_totals(contents: Contents, title: str, ax: Any) -> None:
 
     ax.set(xlabel="releases", ylabel=f"total {unit}", title=title)
     ax.set(xlim=(0, max(len(contents.rows), 1) + 0.5), ylim=(0, None))
-    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))  # there are no half releases
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))  # whole numbers of releases
 
 
 def _running_totals(contents: Contents, unit: str) -> list[float]:

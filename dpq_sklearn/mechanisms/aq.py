@@ -438,7 +438,7 @@ class ApproximateQuantiles(Mechanism):
 
         pattern = []
         early_leaves = []  # 0 for levels without early leaves
-        # Columns are independent, so any order is valid that keeps the levels of each in order.
+        # Columns are independent, so every order that keeps the levels of each column is valid.
         for weight, wanted in sorted(zip(weights, probabilities, strict=True), reverse=True):
             levels, early = self.pattern(wanted, norm=2)
             pattern += (weight * levels).tolist()

@@ -133,14 +133,14 @@ def _codes_and_first_labels(column):
 
 
 def _codes_of_forms(cells):
-    """Return the same for objects that cannot be hashed, or are equal with other public forms."""
+    """Return codes and labels of cells that can be compared only by their public forms."""
     numbers: dict = {}
     codes = [numbers.setdefault(public_form(cell), len(numbers)) for cell in cells]
     return np.array(codes, dtype=np.int64), list(numbers)
 
 
 def _cells(column, rows=None):
-    """Return the cells of a column as Python objects; `rows` None is all of them."""
+    """Return the cells of a column as Python objects, of all rows by default."""
     if hasattr(column, "iloc"):
         return (column if rows is None else column.iloc[rows]).tolist()
     if hasattr(column, "to_pylist"):  # Arrow

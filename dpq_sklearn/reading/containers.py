@@ -98,7 +98,7 @@ def table_with_dtypes(X, name="X"):
 
 
 def _way_to_a_table(x, is_list):
-    """Return how to make a table of a column, without its name, which may be a row's label."""
+    """Return advice on passing a column as a table. It omits the name, which may be a label."""
     if type(x).__name__ == "Series":
         return 'A Series is one column: pass a table, such as df[["income"]] or X.to_frame().'
     return (
@@ -138,7 +138,7 @@ def read_matrix(X, first_column=0):
 
 
 def read_numbers(X):
-    """Return the same, but integers and booleans without conversion, so that nothing is copied."""
+    """Return the same as `read_matrix`, but keep integers and booleans, so nothing is copied."""
     return _read(X, _FLOATS + _INTEGERS, 0)
 
 

@@ -1,11 +1,11 @@
-"""Segments: parts of the rows, such as regions, of which each has statistics of its own.
+"""Segments: parts of the rows, such as regions, each with its own statistics.
 
 A row belongs to the segment of its key: its label, or its labels in several columns. Keys are
-public, or released. Rows with any other key belong to no segment. Which labels are equal is decided
-by the rule of `reading.categories`, for all containers alike.
+public, or released. Rows with any other key belong to no segment. `reading.categories` decides
+which labels are equal, by the same rule for all containers.
 
 The weights of a person's rows sum to one record over all segments, whatever segments they are in.
-That is why all segments together cost what one of them costs.
+So all segments together cost as much as a single segment.
 """
 
 from collections import Counter
@@ -188,7 +188,7 @@ def columns_of_segments(by, n_rows: int) -> list:
 class SegmentedSource(Protocol):
     """Rows with labels, from which segments can be read.
 
-    The constructor reads no cell. It raises if the labels are no columns of the table.
+    The constructor reads no cell. It raises if the labels are not columns of the table.
     """
 
     default_resolution: int  # that of the source of the rows

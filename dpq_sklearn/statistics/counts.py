@@ -113,7 +113,7 @@ def dp_histogram(
     Parameters
     ----------
     x : array-like of shape (n_samples,)
-        The private numbers, as in :func:`dp_quantiles`. NaN are in no bin.
+        The private numbers, as in :func:`dp_quantiles`. NaN are not counted.
     bins : int or array-like of float
         The ascending edges of the bins, or with `range` the number of bins of equal width. Choose
         them without looking at the data. The last bin includes its right edge. For dates the edges
@@ -137,13 +137,13 @@ def dp_histogram(
     Notes
     -----
     **Privacy.** Neighbours: `x` with one row, or all rows of a person, added or removed. A row is
-    in one bin at most, and the weights of a person's rows sum to at most 1, so the counts change by
-    at most 1 in all. The noise is discrete: Laplace for `eps`, Gaussian for `rho`.
+    in at most one bin, and the weights of a person's rows sum to at most 1, so the counts change by
+    at most 1 in total. The noise is discrete: Laplace for `eps`, Gaussian for `rho`.
 
     See Also
     --------
-    dp_count : The number of rows alone.
-    DPKBinsDiscretizer : Finds edges that are private, too.
+    dp_count : Count the rows.
+    DPKBinsDiscretizer : Find private edges.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def dp_histogram(
 
 
 def _checked_edges(bins, ends):
-    """Return two or more ascending finite edges: `bins` itself, or the edges of so many bins.
+    """Return two or more ascending finite edges: `bins` itself, or the edges of `bins` bins.
 
     Messages show no edge, because private numbers may have been passed for `bins` by mistake.
     """

@@ -98,7 +98,7 @@ def dp_describe(
     groups : array-like of shape (n_samples,), str or None, default=None
         The person each row belongs to, as in :meth:`DPKBinsDiscretizer.fit`, or the name of the
         column that holds the labels, which is not described then. With `groups` the description
-        protects people: each of a person's k rows weighs 1/k, also in counts. Not for iterators.
+        protects people: each of a person's k rows weighs 1/k, even in counts. Not for iterators.
     n_jobs : int or None, default=None
         Number of threads, as in joblib. The result does not depend on it.
     random_state, ledger, return_privacy

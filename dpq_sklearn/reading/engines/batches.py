@@ -1,4 +1,4 @@
-"""Batches: tables that come one after another, each read and forgotten before the next one.
+"""Batches: tables that come one after another. Each is read and dropped before the next.
 
 They can be read like any other source, but neither transformed nor read twice.
 """

@@ -56,13 +56,13 @@ class DaskSource:
         kind = type(X)
         if not self._is_frame and not hasattr(kind, "map_blocks"):
             raise TypeError(
-                "of dask's collections X must be a DataFrame or an Array, got "
+                "X must be a DataFrame or an Array if it is a dask collection, got "
                 f"{kind.__module__}.{kind.__name__}."
             )
         if X.ndim != 2 or (not self._is_frame and np.isnan(X.shape[1])):
             raise ValueError(
-                f"Expected 2D array, got a dask {kind.__name__} of {X.ndim} dimensions, or one "
-                "whose number of columns is unknown."
+                f"Expected 2D array, got a dask {kind.__name__} of {X.ndim} dimensions, or "
+                "with an unknown number of columns."
             )
         if self.groups is not None:
             self._check_groups()
@@ -112,7 +112,7 @@ class DaskSource:
             )
 
     def _has_column(self, name):
-        with suppress(Exception):  # of what is no name
+        with suppress(Exception):  # raised if the object cannot be a name
             return name in {column: None for column in self.X.columns}
         return False
 
@@ -220,23 +220,23 @@ class DaskSource:
         meta = _rows_of_people(nothing, pandas.Series([], dtype=type_of_labels))
         with dask.config.set({"dataframe.convert-string": False}):  # 1 and "1" are two labels
             rows = from_delayed(keyed, meta=meta, verify_meta=False)
-        # "tasks" moves any Python object, and a lost worker costs only what was on it.
+        # "tasks" moves any Python object, and a lost worker only loses its own partitions.
         moved = rows.shuffle("key", shuffle_method="tasks").to_delayed()
         result = dask.delayed(_result_of_moved)
         return [result(partition, function, *sent) for partition in moved]
 
     def refuse_output(self, row_map):
-        """Raise for containers of scikit-learn's choice, and for sparse rows of a DataFrame."""
+        """Raise if another output container is configured, and for sparse rows of a DataFrame."""
         check_output(row_map, "dask collections")
         if row_map.is_sparse and self._is_frame:
             raise ValueError(
                 'a dask DataFrame cannot hold the sparse rows of encode="onehot": set '
-                'encode="onehot-dense" or "ordinal" (of an encoder sparse_output=False), or '
+                'encode="onehot-dense" or "ordinal" (for an encoder, sparse_output=False), or '
                 "transform a dask Array."
             )
 
     def map_rows(self, row_map):
-        """Return the lazy function of the rows, partition by partition."""
+        """Return a lazy collection with the result of the map for each partition."""
         self.refuse_output(row_map)
 
         X = self.X
@@ -343,11 +343,11 @@ def _result_of_moved(rows, function, *sent):
 def is_made_of_objects(labels):
     """Return whether Dask's option `convert-string` has turned objects into labels that are text.
 
-    Then 7 and 7.0 would be two people, and 1 and "1" one. Looks at types alone.
+    Then 7 and 7.0 would be two people, and 1 and "1" would be one person. Only types are checked.
     """
     if getattr(labels._meta.dtype, "kind", "O") not in "OU":
         return False
-    if not hasattr(labels, "expr"):  # a collection that does not tell how it was made
+    if not hasattr(labels, "expr"):  # a collection that does not record how it was made
         return hasattr(labels, "map_partitions") and pyarrow_strings_enabled()
     return any(map(_makes_text_of_objects, labels.simplify().expr.walk()))
 

@@ -50,8 +50,8 @@ def keys_of_labels(labels, number_of_partition):
 
     The keys are the same in all processes, unlike Python's hashes, and decide only to which
     partition a row is sent. Different labels may share a key: all labels that are neither numbers
-    nor text do. A missing label is a separate person, which may be sent anywhere. The number of its
-    partition decides, and not chance, since the partition may be computed twice.
+    nor text do. A missing label is a separate person, which may be sent anywhere. Its key
+    follows from the number of its partition, because the partition may be computed twice.
 
     Raises for a label of an unknown type, which may equal labels of other types.
     """
@@ -67,7 +67,7 @@ def keys_of_labels(labels, number_of_partition):
 
 
 def _check_types(kinds):
-    """Raise for a type with an own `==`, which may equal a number that has another key."""
+    """Raise for types with their own `==`: an object may equal a number that has another key."""
     for kind in kinds:
         compares = next(each for each in kind.__mro__ if "__eq__" in vars(each))
         is_known = compares.__module__.partition(".")[0] in _LIBRARIES and compares is not object

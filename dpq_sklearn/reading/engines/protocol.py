@@ -43,8 +43,8 @@ class RowMap:
 class Source(Protocol):
     """A table and, in a fit, the person each row belongs to.
 
-    The constructor reads no cell. It raises if the container is no table, or if the groups do not
-    match its rows as far as that is public.
+    The constructor reads no cell. It raises if the container is not a table, or if public facts
+    show that the groups do not match its rows.
     """
 
     default_resolution: int  # the binary logarithm of the number of cells of a grid

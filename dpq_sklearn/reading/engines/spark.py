@@ -78,11 +78,11 @@ _LABEL_TYPES = (
     types.TimestampNTZType,
 )
 
-# Few rows at a time cost more calls than counting.
+# With fewer rows at a time, the calls would take longer than the counting.
 _ROWS_AT_ONCE = 2**18
 _MERGED_AT_ONCE = 8
-# What the executors exchange: the number of a range of cells, and its summary or, under this
-# number, how many records a partition has.
+# The rows that executors exchange: the number of a range of cells, and its summary. A row with the
+# number `_NUMBER_OF_RECORDS` has the number of records in a partition instead.
 _SCHEMA_OF_SUMMARIES = "number long, summary binary"
 _NUMBER_OF_RECORDS = -1
 
@@ -99,7 +99,7 @@ class SparkSource:
         if not isinstance(self.X, DataFrame):
             kind = type(self.X)
             raise TypeError(
-                "of PySpark's types X must be a pyspark.sql.DataFrame, got "
+                "X from PySpark must be a pyspark.sql.DataFrame, got "
                 f"{kind.__module__}.{kind.__name__}."
             )
         if self.groups is not None:
@@ -206,10 +206,10 @@ class SparkSource:
         return partitions.repartition("number").mapInArrow(_clean(add_up), _SCHEMA_OF_SUMMARIES)
 
     def _rows_by_person(self):
-        """Return features, label and position of each row, the rows of a person in one partition.
+        """Return features, label and position of each row, with each person in one partition.
 
-        A missing label is a person of its own, who may be anywhere. To be at the same place
-        whenever the row is computed again, she goes by what is in the row.
+        A missing label is a separate person, who may be in any partition. A hash of the row chooses
+        the partition, so that the row is in the same partition if it is computed again.
         """
         names = [field.name for field in self.X.schema.fields]
         label = names.index(self.groups)
@@ -225,16 +225,16 @@ class SparkSource:
         return rows.select(*columns, position.alias("position")).repartition(columns[-1], place)
 
     def refuse_output(self, row_map):
-        """Raise for containers of scikit-learn's choice, and for sparse rows."""
+        """Raise if another output container is configured, and for sparse rows."""
         check_output(row_map, "Spark DataFrames")
         if row_map.is_sparse:
             raise ValueError(
                 'a Spark DataFrame cannot hold the sparse rows of encode="onehot": set '
-                'encode="onehot-dense" or "ordinal" (of an encoder sparse_output=False).'
+                'encode="onehot-dense" or "ordinal" (for an encoder, sparse_output=False).'
             )
 
     def map_rows(self, row_map):
-        """Return the lazy DataFrame of the function of the rows."""
+        """Return a lazy DataFrame with the result of the map."""
         self.refuse_output(row_map)
 
         typed_rows = self.typed_rows()
@@ -252,7 +252,7 @@ class SparkSource:
 
 
 def numbered_columns(X):
-    """Return a DataFrame whose columns are called 0, 1, ...; Spark reads dots in names as paths."""
+    """Return the table with columns named 0, 1, ..., because Spark reads dots in names as paths."""
     return X.toDF(*map(str, range(len(X.columns))))
 
 
@@ -263,16 +263,16 @@ def _one_of(arrow_type):
     return pa.array([1]).cast(arrow_type)
 
 
-# What follows runs in the executors.
+# The functions below run in the executors.
 
 
 def _clean(function):
-    """Return a function of batches whose errors have no words of others, which may quote data."""
+    """Wrap a function of batches, so that its errors only name a type: messages may quote data."""
     return partial(_run_clean, function)
 
 
 class TaskFailedError(RuntimeError):
-    """A failure in an executor, of which only the type is told."""
+    """A failure in an executor. The message names only the type of the error."""
 
 
 def _run_clean(function, batches):
@@ -286,7 +286,7 @@ def _run_clean(function, batches):
 
 
 def _summaries_of_rows(batches, grid):
-    """Yield the summary of a partition, of which a few rows are in memory at a time."""
+    """Yield the summary of a partition. Only some of its rows are in memory at a time."""
     builders = [SummaryBuilder(grid, column) for column in range(grid.low.size)]
     n_rows = 0
     for table in tables_of(batches):
@@ -300,7 +300,7 @@ def _summaries_of_rows(batches, grid):
 
 
 def _summaries_of_people(batches, grid):
-    """Yield the summary of a partition of whole people, which is in memory as a whole."""
+    """Yield the summary of a partition of whole people. The whole partition is in memory."""
     for people in tables_of_people(batches):
         yield from packed(summary_of_people(*people, grid), grid)
 
@@ -323,7 +323,7 @@ def _count_of_columns(table, labels):
 
 
 def _part_of(label):
-    """Return to which part of the counts of a column a label belongs, the same in all processes."""
+    """Return the number of the part of the counts that has a label, equal in all processes."""
     return crc32(repr(label).encode("utf-8", "surrogatepass")) % MOST_RANGES
 
 
@@ -344,7 +344,7 @@ def tables_of_people(batches):
 
 
 def tables_of(batches, n_rows=_ROWS_AT_ONCE):
-    """Yield tables of about so many rows, the last one of fewer."""
+    """Yield tables of about `n_rows` rows. The last table may have fewer."""
     waiting = []
     n_waiting = 0
     for batch in batches:
@@ -401,7 +401,7 @@ def _batch_of(values_by_number):
 
 
 def _map_batches(batches, function, names, arrow_type):
-    """Yield the function of the rows of each batch, whose columns get their own names back."""
+    """Yield the result of the function for each batch, with the original names of the columns."""
     for batch in batches:
         if batch.num_rows:
             rows = function(pa.Table.from_batches([batch]).rename_columns(names))
@@ -409,7 +409,7 @@ def _map_batches(batches, function, names, arrow_type):
             yield pa.RecordBatch.from_arrays(columns, names=list(map(str, range(len(columns)))))
 
 
-# And this in the driver again.
+# The functions below run in the driver.
 
 
 def collected_summary(merged, n_summaries):

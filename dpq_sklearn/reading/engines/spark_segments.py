@@ -115,7 +115,7 @@ def _count_of_keys(table, people, n_quantities):
 
 
 def _summaries_of_rows(batches, n_quantities, grid, segments):
-    """Yield the summary of a partition, of which a few rows are in memory at a time."""
+    """Yield the summary of a partition. Only some of its rows are in memory at a time."""
     builder = SegmentBuilder(grid)
     for table in tables_of(batches):
         with np.errstate(all="ignore"):
@@ -125,7 +125,7 @@ def _summaries_of_rows(batches, n_quantities, grid, segments):
 
 
 def _summaries_of_people(batches, n_quantities, grid, segments):
-    """Yield the summary of a partition of whole people, which is in memory as a whole."""
+    """Yield the summary of a partition of whole people. The whole partition is in memory."""
     for table, people, positions in tables_of_people(batches):
         found = summary_of_people_by_segment(table, n_quantities, people, positions, grid, segments)
         yield from packed(found, grid)
