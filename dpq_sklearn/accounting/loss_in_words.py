@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 NOT_COVERED = (
     "the rows that transform returns, and a model trained on them",
-    "how long a call takes",
-    "whether there were zero rows",
+    "the time that a call takes",
+    "whether there were any rows",
     "types and names of columns, parameters, bounds, decimals and priors: they must be public",
 )
 _PRIVACY_UNITS = {Neighbours.ROWS: "Row", Neighbours.PEOPLE: "Person"}
@@ -27,8 +27,8 @@ _POST_PROCESSING = (
     "facts alone."
 )
 _DATA_DOMAIN = (
-    "Tables of real numbers; missing values are ignored, and numbers beyond bounds clipped. For "
-    "categories: tables of text, numbers and booleans, in which missing values are a category."
+    "Tables of real numbers. Missing values are ignored, and numbers beyond bounds are clipped. "
+    "For categories: tables of text, numbers and booleans, in which missing values are a category."
 )
 
 

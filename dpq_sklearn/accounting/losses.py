@@ -31,21 +31,21 @@ class PrivacyLoss:
         The release is also (pure_eps, 0)-DP. None means `eps` if delta is 0, and infinity
         otherwise.
     neighbours : {"rows", "people"}
-        Whether the guarantee protects one row or one person. Printed in words.
+        The unit that the guarantee protects: one row, or one person with all their rows.
     os_randomness : bool
         Whether the noise came from the operating system's generator. With a seed, the guarantee
         holds only against people who do not know the seed.
     account : str
-        The name of the composition that computed the loss.
+        The name of the composition by which the loss was computed.
     release_id : str or None, default=None
         The id of the release, which its ledger records as well. None for a plan or a total.
     eps_in_ledger : float or None, default=None
         The eps that the ledger counts for the release, at the ledger's delta. None without a
-        ledger. Printed if it is larger than `eps`.
+        ledger. It is printed only if it is larger than `eps`.
     mechanism : str or None, default=None
         The mechanism that found the quantiles. None for counts.
     events : tuple, default=()
-        The draws and the noise that one record meets.
+        The mechanism calls that use a record, each with its cost.
     ledger : str or None, default=None
         The ledger that was charged. Passwords are removed.
     time : str or None, default=None
