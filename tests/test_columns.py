@@ -225,6 +225,21 @@ def test_text_is_refused_with_what_to_do(dtype, ledger):
     assert ledger.records() == []
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([pd.Period("2020-01", "M")]).to_frame("b"),
+        pl.DataFrame({"b": [NOW.time()]}),
+        pa.table({"b": pa.array([NOW.time()])}),
+    ],
+    ids=["periods", "times", "times of Arrow"],
+)
+def test_periods_and_times_of_day_are_refused_with_what_to_do(column, ledger):
+    with pytest.raises(ValueError, match=r"got dtype .*\nConvert periods .* Bin the hour"):
+        DPKBinsDiscretizer(ledger=ledger).fit(column)
+    assert ledger.records() == []
+
+
 def test_a_refusal_after_the_payment_says_that_the_ledger_stays_charged(ledger):
     X = np.array([[1.0], ["x"]], dtype=object)
     with pytest.raises(TypeError) as caught:

@@ -37,6 +37,10 @@ _ABOUT_TEXT = (
     " Convert text that stands for numbers or dates with pd.to_numeric, pd.to_datetime or astype."
 )
 _ABOUT_CATEGORIES = "\nEncode columns of categories with DPOneHotEncoder or DPOrdinalEncoder."
+_WORDS_OF_TIMES = r"period.*|time(32|64)?(\[.*)?"
+_ABOUT_TIMES = (
+    "\nConvert periods to dates with .dt.to_timestamp(). Bin the hour of times of day instead."
+)
 _ABOUT_ONE_COLUMN = "\nCount the categories of a column with dp_value_counts."
 _NAMES_OF_KINDS = {"S": "bytes", "U": "str", "V": "void"}
 _PLAIN_TYPES = {float, int, bool, type(None)}
@@ -334,8 +338,10 @@ def _check_dtypes(X):
     words = dict.fromkeys(word_of_dtype(dtype) for _, dtype in wrong)
     prefix = "Complex data not supported: " if "c" in kinds else ""
     is_text = any(re.fullmatch(_WORDS_OF_TEXT, word.lower()) for word in words)
+    has_times = any(re.fullmatch(_WORDS_OF_TIMES, word.lower()) for word in words)
     about_categories = _ABOUT_ONE_COLUMN if _n_dimensions(X) == 1 else _ABOUT_CATEGORIES
     advice = about_categories + _ABOUT_TEXT if is_text else ""
+    advice += _ABOUT_TIMES if has_times else ""
     raise ValueError(
         f"{prefix}{_enumerated([label for label, _ in wrong])} must hold real numbers, got "
         f"dtype {', '.join(words)}.{advice}"
