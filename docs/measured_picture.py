@@ -119,21 +119,3 @@ def draw_paper(folder):
     fig.legend(frameon=False, loc="outside lower center", ncols=3, fontsize=10)
     fig.savefig(folder / "paper_times.png", dpi=100)
     plt.close("all")
-
-
-def draw_engines(folder):
-    """Draw the seconds of Spark and Dask against the rows."""
-    content = read("large_data_engines")
-    rows = [int(label.replace(",", "")) for label in content["rows"]]
-    fig, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
-    for column, (color, marker) in enumerate(zip(COLORS[:4], MARKERS, strict=False)):
-        times = [cells[column]["mean"] for cells in content["rows"].values()]
-        name = content["columns"][1 + column].replace("`", "")
-        ax.loglog(rows, times, color=color, marker=marker, label=name)
-    ax.set(xlabel="rows of five columns", ylabel="time of 63 quantiles, seconds")
-    ax.set_xticks(rows, [f"{n:,}" for n in rows])
-    ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-    ax.yaxis.set_major_formatter("{x:g}")
-    ax.legend(frameon=False)
-    fig.savefig(folder / "large_data_engines.png", dpi=100)
-    plt.close(fig)

@@ -50,7 +50,7 @@ for (name, error), (style, color) in zip(errors.items(), styles, strict=True):
     left.plot(numbers_of_bins, error, style, color=color, lw=2, label=name)
     right.plot(numbers_of_bins, error * numbers_of_bins / 10_000, style, color=color, lw=2)
 right.axhline(0.5, color="black", lw=1)
-right.annotate("half a bin", (2, 0.5), (-4, 3), textcoords="offset points", fontsize=10)
+right.annotate("half a bin", (18, 0.5), (0, 3), textcoords="offset points", fontsize=10)
 left.set(title="Error of the worst edge", ylabel="standard deviation of its rank, rows")
 right.set(title="The same for 10,000 rows", ylabel="standard deviation of its rank, bins")
 for ax in (left, right):

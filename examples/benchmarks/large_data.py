@@ -1,8 +1,8 @@
-"""How long do batches, threads, Dask and Spark take, compared with their exact counterparts?
+"""How long do batches, Dask and Spark take, compared with their exact counterparts?
 
     python examples/benchmarks/measured.py large_data large_data_engines
 
-Both sides of a ratio take turns in one run. Threads and workers need two free cores.
+Both sides of a ratio take turns in one run.
 """
 
 import os
@@ -22,7 +22,7 @@ from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer
 
 BATCHED_ROWS = 10**7
 SHARES = np.arange(1, 64) / 64
-ENGINE_ROWS = (200_000, 2_000_000, 20_000_000)
+ENGINE_ROWS = (200_000, 2_000_000)
 
 
 def peak_megabytes():
@@ -30,16 +30,16 @@ def peak_megabytes():
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-# ---- batches, threads and Dask ----
+# ---- batches and Dask ----
 
 
 def measure(turns):
-    """Return the times of batches, threads and Dask, and their ratios."""
+    """Return the times of batches and Dask, and their ratios."""
     before = peak_megabytes()
     DPKBinsDiscretizer().fit_batches(made_batches(BATCHED_ROWS))
     peak = peak_megabytes()
 
-    found = times_of_batches(turns) | times_of_threads(turns) | times_of_dask(turns)
+    found = times_of_batches(turns) | times_of_dask(turns)
     rows = {}
     for name, (peer, ours, of_peer) in found.items():
         numbers = [Number(ours, 0.0, 2), Number(of_peer, 0.0, 2), Number(ours / of_peer, 0.0, 2)]
@@ -67,17 +67,6 @@ def times_of_batches(turns):
         functions = lambda make=make: make().fit_batches(made_batches(BATCHED_ROWS)), sort
         times = best_seconds(functions, turns, time.process_time)
         found[f"`fit_batches`, {BATCHED_ROWS:,} rows, {name}"] = peer, *times
-    return found
-
-
-def times_of_threads(turns):
-    X = np.random.default_rng(0).lognormal(size=(10**6, 10))
-    one, two = (DPKBinsDiscretizer(encode="ordinal", n_jobs=n).fit(X) for n in (1, 2))
-    found = {}
-    for method in ("fit", "transform"):
-        functions = [partial(getattr(each, method), X) for each in (two, one)]
-        times = best_seconds(functions, 4 * turns, time.perf_counter)
-        found[f"`{method}` with `n_jobs=2`, 1,000,000 x 10, 5 bins"] = "`n_jobs=1`", *times
     return found
 
 

@@ -93,6 +93,8 @@ SOURCES = {
     "speed_people": Source("speed", "measure_people", 5, 0),
     "speed_segments": Source("speed", "measure_segments", 5, 0),
     "speed_ledger": Source("ledger_speed", "measure", 100, 0),
+    "large_data": Source("large_data", "measure", 3, 0),
+    "large_data_engines": Source("large_data", "measure_engines", 3, 0, ("dask", "pyspark")),
     "paper_times": Source("paper_tables", "measure_times", 3, 0),
 }
 
