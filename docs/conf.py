@@ -192,10 +192,20 @@ def describe_page(app, pagename, templatename, context, doctree):
     context["metatags"] += f'\n<meta name="description" content="{description}" />'
 
 
+def name_empty_headers(app, doctree):
+    """Give the header of a table's first column words for screen readers, if it has none."""
+    for header in doctree.findall(nodes.thead):
+        for cell in header.findall(nodes.entry):
+            if not cell.astext().strip():
+                words = nodes.inline("", "row", classes=["visually-hidden"])
+                cell += nodes.paragraph("", "", words)
+
+
 def setup(app):
     app.add_lexer("sql", PostgresLexer)
     app.connect("source-read", link_to_pages)
     app.connect("missing-reference", link_to_other_project)
+    app.connect("doctree-read", name_empty_headers)
     app.connect("html-page-context", describe_page)
 
 

@@ -82,6 +82,11 @@ def test_pages_are_described_to_search_engines(page):
     assert made_by_sphinx or PARSED[page].described
 
 
+@every_page
+def test_columns_of_tables_have_names(page):
+    assert not re.search(r'<th class="head[^>]*>\s*(<p>\s*</p>)?\s*</th>', page.read_text())
+
+
 @pytest.mark.parametrize("page", EXAMPLES, ids=[page.stem for page in EXAMPLES])
 def test_examples_print_results_and_no_excuses(page):
     outputs = re.findall(r'class="sphx-glr-script-out.*?</pre>', page.read_text(), re.S)
