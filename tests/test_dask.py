@@ -410,7 +410,7 @@ def test_objects_that_dask_made_text_of_are_no_labels(tmp_path):
     for number, X in enumerate(made_text([7, 7.0, 1, "1"])):
         for groups in ("who", X["who"]):
             features = X if isinstance(groups, str) else X[["a"]]
-            with pytest.raises(TypeError, match="objects that Dask has turned into text"):
+            with pytest.raises(TypeError, match="objects that Dask has converted to text"):
                 DPKBinsDiscretizer(ledger=ledger).fit(features, groups=groups)
                 pytest.fail(f"{number} is taken")
     assert ledger.spent().eps == 0

@@ -404,7 +404,7 @@ def test_dask_refuses_what_it_cannot_do_unpaid(survey):
         dp_describe(table[["age"]].to_dask_array(), **options)
 
     mixed = survey.assign(region=pd.Series([1, "1"] * 3_000, dtype=object))
-    with pytest.raises(TypeError, match="objects that Dask has turned into text"):
+    with pytest.raises(TypeError, match="objects that Dask has converted to text"):
         dp_describe(dd.from_pandas(mixed, npartitions=2), **options)
     assert ledger.records() == []
 

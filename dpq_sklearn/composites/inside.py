@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
-# Objects with attributes of their own, in which no estimator is fitted.
+# Objects that have attributes, but hold no estimators to be fitted.
 _HOLD_NO_ESTIMATORS = (type, ModuleType, FunctionType)
 
 

@@ -204,7 +204,7 @@ def _one_for_each_output(composite, n_features, is_fitted):
 
 
 def _chain(chain, n_features, is_fitted):
-    """A chain fits each estimator once, and with `cv` all but the last one in the folds as well."""
+    """A chain fits each estimator once, and with `cv` all but the last in the folds as well."""
     inner = _estimator_of(chain)
     if is_fitted:
         once = kept_steps("estimators_", chain.estimators_)

@@ -1,4 +1,4 @@
-"""Steps of searches: the candidates in all folds, and the best one."""
+"""Steps of searches: the candidates in all folds, and the best candidate."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -95,7 +95,7 @@ def _concerns_private(steps, name):
 
 
 def _is_before_private(pipeline, name):
-    """Return whether a step of a Pipeline is upstream of a private one."""
+    """Return whether a step of a Pipeline is upstream of a private step."""
     if not isinstance(pipeline, Pipeline) or name not in pipeline.named_steps:
         return False
     names = [each for each, _ in pipeline.steps]

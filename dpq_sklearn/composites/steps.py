@@ -35,7 +35,7 @@ class Step:
     estimator: Any
     n_fits: int | None = 1  # None if it is not known
     n_features: int | None = None  # None if the number of columns is not known
-    is_kept: bool = False  # whether `estimator` is the fitted one itself, and not a parameter
+    is_kept: bool = False  # whether `estimator` is the fitted estimator itself, and not a parameter
     note: str | None = None  # why `n_fits` is an upper bound, or not known
     reason: Reason | None = None  # why the rows that it is given invalidate the guarantee
 

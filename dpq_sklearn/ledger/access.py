@@ -30,7 +30,7 @@ _INFINITE: _Amounts = (math.inf,) * 4
 # Ten releases of 0.1 must fit into 1.0 although neither is exact in binary. A mechanism spends
 # 2^-16 less than it states, which is far more than the 2^-40 allowed here.
 _SLACK = 2.0**-40
-# By store, the id of the ledger that this process first met there: a path holds no id of its own.
+# By store, the id of the ledger that this process first met there, since a path holds no id.
 _FIRST_MET: dict[Store, str] = {}
 # By store, the reservations of the with blocks that this process is in.
 _ACTIVE: dict[Store, list[str]] = {}
@@ -64,7 +64,7 @@ class LedgerAccess:
     """
 
     store: Store
-    ledger_id: str | None = field(default=None, compare=False)  # None: the first one met there
+    ledger_id: str | None = field(default=None, compare=False)  # None: the first ledger met there
     note: str | None = field(default=None, compare=False)
     reservation: str | None = field(default=None, compare=False)  # the id of its release
 
@@ -81,7 +81,7 @@ class LedgerAccess:
         return summary
 
     def refuse_other(self, contents: Contents | Summary, neighbours: str | None = None) -> None:
-        """Raise if the contents belong to another ledger, or to one with other neighbours."""
+        """Raise if the contents belong to another ledger, or to a ledger with other neighbours."""
         expected = self.ledger_id or _FIRST_MET.setdefault(self.store, contents.ledger_id)
         if expected != contents.ledger_id:
             raise LedgerError(
@@ -150,7 +150,7 @@ class LedgerAccess:
         return replace(paid, eps_in_ledger=counted[0])
 
     def active_reservation(self) -> str | None:
-        """Return the id of the reservation that releases are paid from now; None if there is none.
+        """Return the id of the reservation that currently pays for releases, or None.
 
         It is the reservation of an object that was pickled inside a ``with`` block, or that of the
         innermost block in this process.

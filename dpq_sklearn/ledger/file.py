@@ -515,7 +515,7 @@ def _verified_head(connection: sqlite3.Connection, path: str) -> _State | None:
     """Return the state that the head of the file states; None for a ledger of format 1."""
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise LedgerError(
-            f"{path!r} is not a privacy ledger. If it was one, it is damaged; nothing was changed."
+            f"{path!r} is not a privacy ledger, or it is damaged. Nothing was changed."
         )
     version = _pragma(connection, "user_version")
     if version not in (1, FORMAT):

@@ -68,8 +68,8 @@ class PrivacyLedger:
     path : str, path-like or None, default=None
         The file of the ledger, or the address of a PostgreSQL database that a team shares:
         "postgresql://user@host/database". To create a ledger, give a cap, which cannot be changed
-        later. To open one that exists, give the same caps or none. With None the ledger is in
-        memory: for this process only.
+        later. To open an existing ledger, give the same caps, or no caps. With None the ledger is
+        kept in memory, for this process only.
     eps : float or None, default=None
         Cap on the total eps.
     delta : float or None, default=None
@@ -146,8 +146,7 @@ class PrivacyLedger:
             if not (caps.is_set or uncapped or path is None):
                 raise LedgerError(
                     f"there is no privacy ledger {store.location}. To create it, give its budget, "
-                    "such as PrivacyLedger(path, eps=1.0), or uncapped=True for one that only "
-                    "keeps a record."
+                    "such as PrivacyLedger(path, eps=1.0), or uncapped=True to only keep a record."
                 )
             store.create(new)
 
@@ -299,7 +298,7 @@ class PrivacyLedger:
         Returns
         -------
         reservation : context manager
-            It may be entered again, for example after an exception, to use what is left of it.
+            It may be entered again, for example after an exception, to use the rest of it.
 
         Raises
         ------

@@ -104,7 +104,7 @@ def locked(
 
 
 def lock_path(path: str) -> str:
-    """Return the path of the lock: one for all symbolic links to a ledger."""
+    """Return the path of the lock, which all symbolic links to a ledger share."""
     return f"{os.path.realpath(path)}-lock"
 
 

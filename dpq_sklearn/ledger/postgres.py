@@ -35,7 +35,7 @@ SECONDS_TO_CONNECT = 10
 SECONDS_TO_WAIT_FOR_THE_LOCK = 60.0
 # A server that hangs does not report a timeout. After this time the client cuts the connection.
 SECONDS_TO_WAIT_FOR_AN_ANSWER = 75.0
-# After a lost connection: long enough for a server that restarts, short if there is none.
+# After a lost connection: long enough for a server to restart, short if there is no server.
 PAUSES_BEFORE_RETRIES = (0.1, 0.3, 1.0, 3.0)
 
 _CREATION_LOCK = 0x4450514C  # "DPQL", a number that no other program should lock

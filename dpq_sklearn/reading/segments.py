@@ -64,9 +64,9 @@ class Segments:
     keys: tuple[Key, ...]
 
     def numbers_of(self, columns: Sequence) -> np.ndarray:
-        """Return the number of the segment of each row, -1 for none.
+        """Return the number of the segment of each row, or -1.
 
-        `columns` are those of the labels. No cell raises.
+        `columns` hold the labels. No cell raises.
         """
         if not self.keys:
             return np.full(len(columns[0]), -1)
@@ -79,16 +79,16 @@ class Segments:
         for more_of_rows, more_of_keys in numbered[1:]:
             of_rows, of_keys = _joined(of_rows, of_keys, more_of_rows, more_of_keys)
 
-        segments = np.append(np.argsort(of_keys), -1)  # keys are distinct, and -1 is none of them
+        segments = np.append(np.argsort(of_keys), -1)  # keys are distinct, and -1 means no segment
         return segments[of_rows]
 
     def rows_of(self, columns: Sequence) -> "RowsBySegment":
-        """Return which rows each segment has."""
+        """Return the rows of each segment."""
         return RowsBySegment.of(self.numbers_of(columns), len(self.keys))
 
 
 def _numbers_of_labels(column, labels):
-    """Return a number for the label of each row, -1 if no key has it, and for that of each key."""
+    """Return the number of the label of each row, -1 if no key has it, and of each key."""
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     codes, categories = categories_of(column)
     of_codes = np.array([*(numbers.get(each, -1) for each in categories), -1])
@@ -114,7 +114,7 @@ class RowsBySegment:
 
     @classmethod
     def of(cls, numbers: np.ndarray, n_segments: int) -> "RowsBySegment":
-        """Return the rows in the order of the numbers of their segments; -1 is none."""
+        """Return the rows in the order of the numbers of their segments; -1 means no segment."""
         # Integers of 16 bits are sorted many times as fast as others.
         dtype = np.uint16 if n_segments < 2**16 - 1 else np.int64
         unsigned: np.ndarray = (numbers + 1).astype(dtype)
@@ -191,7 +191,7 @@ class SegmentedSource(Protocol):
     The constructor reads no cell. It raises if the labels are not columns of the table.
     """
 
-    default_resolution: int  # that of the source of the rows
+    default_resolution: int  # of the source of the rows
 
     def typed_rows(self) -> Any:
         """Return a table with the names and types of the columns that are described."""
@@ -399,7 +399,7 @@ def count_keys(columns: Sequence, people: np.ndarray | None) -> dict[Key, int]:
 
 
 def summaries_of_segments(values, grid, column, rows: RowsBySegment, weights=None) -> list:
-    """Return the summary of each segment of a float64 column; `weights` None is a record each."""
+    """Return the summary of each segment of a float64 column; rows are records by default."""
     n_segments = rows.ends.size - 1
     of_rows = [None] * n_segments if weights is None else rows.divide(weights)
     pairs = zip(rows.divide(values), of_rows, strict=True)

@@ -1,1 +1,1 @@
-"""Engines: where a table lies, in memory or on many machines, behind one protocol."""
+"""Engines: sources of rows in memory, in batches or on many machines, behind one protocol."""

@@ -92,7 +92,7 @@ def _pairs_of_quantities(tables):
 
 
 def check_names_of_batch(names, table):
-    """Raise if the columns of a batch have other names than those of the first batch."""
+    """Raise if a batch has other names of columns than the first batch."""
     if names_of(table) != names:
         raise ValueError(
             "all batches must have the same columns of numbers in the same order, got "

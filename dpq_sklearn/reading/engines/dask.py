@@ -40,7 +40,7 @@ from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION
 
 DASK = ("dask", "dask_expr")  # the libraries of its collections
 MERGED_AT_ONCE = 8  # summaries
-_ROW_BITS = 40  # of a position; the others are the number of the partition
+_ROW_BITS = 40  # of a position; the other bits are the number of the partition
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ class DaskSource:
     def _refuse_text_of_objects(labels):
         if is_made_of_objects(labels):
             raise TypeError(
-                "groups must have a type of its own, got objects that Dask has turned into text, "
-                "so that equal labels such as 7 and 7.0 differ. Convert the labels before Dask "
-                'gets them, with astype("string") or astype("int64"), or set the option '
-                '"dataframe.convert-string" of Dask to False before.'
+                "groups must not be objects that Dask has converted to text, because equal labels "
+                "such as 7 and 7.0 differ as text, got such labels. Convert the labels with "
+                'astype("string") or astype("int64") before you pass them to Dask, or set the '
+                'option "dataframe.convert-string" of Dask to False before.'
             )
 
     def _has_column(self, name):
@@ -197,7 +197,7 @@ class DaskSource:
         positions that the rows had before, and `sent`.
         """
         features = self.features() if self._is_frame else self.features().rechunk({1: -1})
-        if self._are_groups_a_column:  # features and labels come out of one reading
+        if self._are_groups_a_column:  # features and labels are read together
             labels = self.X[self.groups]
             with_keys = partial(_with_keys_of_column, name=self.groups)
             partitions = [self.X.to_delayed()]
@@ -208,7 +208,7 @@ class DaskSource:
 
         type_of_labels = pandas.Series(labels._meta[:0]).dtype
         if isinstance(type_of_labels, pandas.CategoricalDtype):
-            type_of_labels = np.dtype(object)  # each partition may have categories of its own
+            type_of_labels = np.dtype(object)  # each partition may have its own categories
         nothing = read(self.typed_rows())[:0]
         delayed = dask.delayed(
             partial(with_keys, read=read, promised_type=type_of_labels, unread=nothing)
@@ -341,7 +341,7 @@ def _result_of_moved(rows, function, *sent):
 
 
 def is_made_of_objects(labels):
-    """Return whether Dask's option `convert-string` has turned objects into labels that are text.
+    """Return whether Dask's option `convert-string` has converted labels from objects to text.
 
     Then 7 and 7.0 would be two people, and 1 and "1" would be one person. Only types are checked.
     """
@@ -353,7 +353,7 @@ def is_made_of_objects(labels):
 
 
 def _makes_text_of_objects(node):
-    """Return whether a node of an expression of Dask turns columns of objects into text."""
+    """Return whether a node of an expression of Dask converts columns of objects to text."""
     kind = type(node).__name__
     if kind == "FromPandas" and node.pyarrow_strings_enabled:
         before = node.frame.head(0)

@@ -57,10 +57,10 @@ class DaskSegments:
         labels_and_others(features._meta, self.by)  # raises if by names no columns
         if any(is_made_of_objects(features[name]) for name in self.by):
             raise TypeError(
-                "by must have a type of its own, got objects that Dask has turned into text, so "
-                'that 1 and "1" are equal. Convert the labels before Dask gets them, with '
-                'astype("string") or astype("int64"), or set the option '
-                '"dataframe.convert-string" of Dask to False before.'
+                "by must not name objects that Dask has converted to text, because different "
+                'labels such as 1 and "1" are equal as text, got such labels. Convert the labels '
+                'with astype("string") or astype("int64") before you pass them to Dask, or set the '
+                'option "dataframe.convert-string" of Dask to False before.'
             )
 
     def typed_rows(self):

@@ -118,7 +118,7 @@ def run_job(engine, job, reason_of=lambda error: type(error).__name__):
     except Exception as error:
         reason = reason_of(error)
 
-    # Outside of the handler, so that the engine's error is not the context of this one.
+    # Raised outside of the handler, so that the engine's error is not its context.
     raise RuntimeError(
         f"{engine} could not read the rows ({reason}). See the engine's logs: its messages may "
         f"quote data and are not repeated here. {_NOTHING_RELEASED}"
@@ -126,7 +126,7 @@ def run_job(engine, job, reason_of=lambda error: type(error).__name__):
 
 
 def check_output(row_map, containers):
-    """Raise if scikit-learn is configured to return another container than the given one."""
+    """Raise if scikit-learn is configured to return another container."""
     if row_map.output != "default":
         raise ValueError(
             f"{containers} keep their container: transform_output must be 'default' for them, "

@@ -59,7 +59,7 @@ class Source(Protocol):
         """
 
     def features(self) -> Any:
-        """Return the container without the column of labels, if `groups` names one."""
+        """Return the container without the column that `groups` names, if `groups` is a name."""
 
     def quantities(self) -> "Source":
         """Return the source without the columns that hold neither numbers nor dates.

@@ -4,7 +4,7 @@ Imported only when a Spark DataFrame is passed. A fit sends the public grid to t
 summarize their partitions, exchange the summaries by ranges of cells, and add them up, so the
 driver collects every cell of a column once, and the release happens there.
 
-Executors find this package as any other: it has to be installed there, or sent by
+Like any other package, this package has to be installed on the executors, or sent to them by
 ``addArtifact`` / ``--py-files``.
 """
 
@@ -115,7 +115,7 @@ class SparkSource:
         if len(kinds) != 1:
             raise ValueError(
                 "groups must be the name of one column of the Spark DataFrame, got "
-                f"{self.groups!r}, the name of {len(kinds)}."
+                f"{self.groups!r}, which is the name of {len(kinds)} columns."
             )
         if not isinstance(kinds[0], _LABEL_TYPES):
             raise TypeError(
@@ -198,7 +198,7 @@ class SparkSource:
 
         `summarize` is a function of the Arrow batches of a partition. Its rows are all features
         or, with groups, features, label and position, with whole people in each partition. It
-        yields batches of numbers and summaries, and `merge` adds up those with equal numbers.
+        yields batches of numbers and summaries, and `merge` adds up summaries with equal numbers.
         """
         rows = self._rows_by_person() if self.with_people else numbered_columns(self.X)
         partitions = rows.mapInArrow(_clean(summarize), _SCHEMA_OF_SUMMARIES)
@@ -220,9 +220,10 @@ class SparkSource:
         is_missing = columns[-1].isNull()
         if isinstance(self.X.schema.fields[label].dataType, (types.FloatType, types.DoubleType)):
             is_missing |= functions.isnan(columns[-1])
-        place = functions.when(is_missing, functions.xxhash64(*columns[:-1]))
+        hash_if_missing = functions.when(is_missing, functions.xxhash64(*columns[:-1]))
         position = functions.monotonically_increasing_id()
-        return rows.select(*columns, position.alias("position")).repartition(columns[-1], place)
+        rows = rows.select(*columns, position.alias("position"))
+        return rows.repartition(columns[-1], hash_if_missing)
 
     def refuse_output(self, row_map):
         """Raise if another output container is configured, and for sparse rows."""
@@ -258,7 +259,7 @@ def numbered_columns(X):
 
 def _one_of(arrow_type):
     """Return an Arrow array with one made-up value of a type."""
-    if pa.types.is_date32(arrow_type):  # Arrow casts 32-bit integers to dates, and no others
+    if pa.types.is_date32(arrow_type):  # Arrow casts only 32-bit integers to dates
         return pa.array([1], pa.int32()).cast(arrow_type)
     return pa.array([1]).cast(arrow_type)
 
@@ -306,24 +307,26 @@ def _summaries_of_people(batches, grid):
 
 
 def counts_of_tables(batches, count, with_people):
-    """Yield the counts of a partition; `count` returns those of a table and its labels, or None."""
+    """Yield the counts of a partition; `count` is a function of a table and its labels, or None."""
     tables = (
         tables_of_people(batches) if with_people else ((each, None) for each in tables_of(batches))
     )
     totals = merged_counts(count(table, labels) for table, labels, *_ in tables)
     for column, counts in enumerate(totals):
-        parts = defaultdict(Counter)
+        buckets = defaultdict(Counter)
         for label, n_records in counts.items():
-            parts[_part_of(label)][label] = n_records
-        yield _batch_of({column * MOST_RANGES + part: found for part, found in parts.items()})
+            buckets[_bucket_of(label)][label] = n_records
+        yield _batch_of(
+            {column * MOST_RANGES + number: bucket for number, bucket in buckets.items()}
+        )
 
 
 def _count_of_columns(table, labels):
     return count_columns(table_of_categories(table), labels)
 
 
-def _part_of(label):
-    """Return the number of the part of the counts that has a label, equal in all processes."""
+def _bucket_of(label):
+    """Return the bucket of a label among the counts of a column, the same in all processes."""
     return crc32(repr(label).encode("utf-8", "surrogatepass")) % MOST_RANGES
 
 
