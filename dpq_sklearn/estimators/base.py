@@ -426,9 +426,8 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dask or Spark DataFrame, dask Array} of shape \
-                (n_samples, n_features_out)
-            Rows as `transform` returns them.
+        X : {array-like, sparse matrix, dask or Spark collection} of shape (n_samples, n_columns)
+            Rows as `transform` returns them. The encoders of categories accept only rows in memory.
 
         Returns
         -------

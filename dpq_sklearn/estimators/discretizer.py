@@ -423,8 +423,8 @@ class DPKBinsDiscretizer(PrivateQuantileTransformer):
               1970-01-01.
             - If `feature_name_combiner` is not "concat", the last step of a one-hot encoding is a
               ColumnTransformer that sets the names of the columns. It takes some time for each
-              column. If a name contains "__", there is no such step, and the columns have
-              scikit-learn's names.
+              column. If a name contains "__" or is not unique, there is no such step, and the
+              columns have scikit-learn's names.
         """
         if missing not in ("raise", "first_bin"):
             raise ValueError(f'missing must be "raise" or "first_bin", got {shown(missing)}.')
