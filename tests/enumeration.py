@@ -47,7 +47,7 @@ def tiny_grid(n_cells, positions_per_cell, is_open=(False, False), kind=FloatGri
 
 
 def side_by_side(grids):
-    """The columns of several grids as those of one."""
+    """One grid with the columns of several grids."""
     names = ("low", "high", "is_open_low", "is_open_high", "smallest_exponent", "steps_per_cell")
     columns = {name: np.concatenate([getattr(grid, name) for grid in grids]) for name in names}
     return FloatGrid(**columns, positions_per_cell=grids[0].positions_per_cell)
@@ -78,7 +78,7 @@ def cell_measures(grid):
 
 
 def column_of(counts, grid):
-    """The ranks of a column with so many records in each cell."""
+    """The ranks of a column with the given number of records in each cell."""
     cells = np.repeat(np.arange(grid.end[0]), counts)
     return SortedRanks.of_rows(grid.lower_edges(cells, np.zeros_like(cells))[None], grid)
 
@@ -100,7 +100,7 @@ def datasets(n_cells, most):
 
 
 def neighbour_pairs(n_cells, most):
-    """Every pair of datasets of which the second has one record more."""
+    """Every pair of datasets in which the second dataset has one more record."""
     for counts in datasets(n_cells, most):
         for cell in range(n_cells):
             if counts[cell] < most:
@@ -236,7 +236,7 @@ def _pair_weights(ranks, nodes):
 
 
 def places_per_cell(grid, is_leaf):
-    """What tells a node whether its places are cells or positions."""
+    """The number of places per cell: 1 if the places of a node are cells."""
     return np.where(is_leaf, 1, grid.positions_per_cell)
 
 
@@ -279,7 +279,7 @@ def levels_of(quantiles, budgets):
 
 
 def rows_of(level):
-    """The nodes of a level, one by one: of pairs two rows."""
+    """The rows of each node of a level. A pair node has two rows."""
     rows = np.arange(level.column.size).reshape(2 if level.is_of_pairs else 1, -1)
     return [level[of_node] for of_node in rows.T]
 
@@ -458,7 +458,7 @@ def aq_distribution(ranks, quantiles, budget):
 
 
 def cell_distribution(distribution, positions_per_cell):
-    """Sum the probabilities of positions to those of what is released: cells."""
+    """Sum the probabilities of positions to the probabilities of cells, which are released."""
     cells = {}
     for positions, chance in distribution.items():
         key = tuple(p // positions_per_cell for p in positions)
@@ -499,7 +499,7 @@ def even_measure(grid, lo, hi):
 
 
 def around_cells(ranks, columns, cells):
-    """The weights before and behind each cell."""
+    """The weights before and after each cell."""
     return tuple(ranks.weights_below(columns, np.array((cells, cells + 1))))
 
 
@@ -539,7 +539,7 @@ def whole_node(ranks, q, eps, is_leaf=False, measure=None):
 
 
 def repeated(nodes, times):
-    """The nodes many times."""
+    """The nodes, repeated many times."""
     return taken(nodes, np.tile(np.arange(nodes.lo.size), times))
 
 

@@ -10,5 +10,5 @@ WITHOUT_JAVA = "Spark needs Java, which this machine does not have"
 
 
 def slow(*values, **keywords):
-    """Return parameters whose tests are slow: some of many that are alike."""
+    """Return parameters with slow tests, for most of many similar tests."""
     return [pytest.param(value, marks=pytest.mark.slow, **keywords) for value in values]

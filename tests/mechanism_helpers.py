@@ -32,7 +32,7 @@ def uniform_quantiles(m):
 
 
 def spent(cost, budget):
-    """What a cost is in the unit of a budget."""
+    """Return a cost in the unit of a budget."""
     return cost.rho if budget.unit == "rho" else cost.eps
 
 
@@ -117,7 +117,7 @@ def assert_predicts_its_errors(mechanism, m, budget, n_columns):
 
 
 def assert_releases_ascending_cells(mechanism, budget, numbers_of_quantiles=(1, 2, 5, 30)):
-    """For records that are none, one, huge, infinite, equal; with bounds and without."""
+    """Check columns without records, with one record, and with huge, infinite or equal records."""
     columns = [[], [0.0], [1e18, -1e18], [np.inf, -np.inf, 1.0], [7.0] * 1000]
     for values, bounds in itertools.product(columns, (UNBOUNDED, (0.0, 1.0), (0.0, np.inf))):
         ranks = sorted_column(values, bounds)
@@ -130,7 +130,7 @@ def assert_releases_ascending_cells(mechanism, budget, numbers_of_quantiles=(1, 
 
 
 def assert_refuses(mechanism, quantiles, budget):
-    """A budget too small to be guaranteed raises, and no account or choice would take it."""
+    """A budget that is too small for a guarantee raises, and no composition or choice uses it."""
     assert mechanism.typical_error(quantiles, budget) == np.inf
     with pytest.raises(ValueError, match="must be larger"):
         mechanism.cost(quantiles, budget)

@@ -36,7 +36,7 @@ def noise_of(item):
 
 
 def refuse_false_alarms(items):
-    """Raise if the tests are too likely to fail by chance in a run, all together."""
+    """Raise if the probability that any test of a run fails by chance is too large."""
     total = sum(_false_alarm(item) for item in items)
     if total > MOST_FALSE_ALARMS:
         raise pytest.UsageError(

@@ -53,7 +53,7 @@ EXPECTED = {
 
 
 def unexpected(skipped):
-    """Return the skips that this run does not expect, in words; none unless SKIPS is set."""
+    """Return a text for each unexpected skip of this run; none unless SKIPS is set."""
     run = os.environ.get("SKIPS")
     if not run:
         return []

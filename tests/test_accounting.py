@@ -50,7 +50,7 @@ def test_known_conversion():
 
 @given(amounts, deltas)
 def test_conversion_is_never_optimistic_against_a_brute_force_minimum(eps, delta):
-    """Every order is valid, so no rho may exceed the best one of a dense grid of orders."""
+    """Every order gives a valid bound, so compare with the best order of a dense grid."""
     a = 1 + np.exp(np.linspace(-14, 30, 20_001))
     term = (a * np.log1p(-1 / a) - np.log(a - 1) - math.log(delta)) / (a - 1)
     best_rho = np.max((eps - term) / a)
@@ -171,7 +171,7 @@ def cost_with_errors(eps_of_draws, error):
     st.floats(-45, -10).map(lambda bits: 2.0**bits),
 )
 def test_costs_are_those_of_draws_with_rounding_errors(eps_of_draws, n_more, error):
-    """Also of draws in which a record has no weight: they have errors as well."""
+    """This includes draws in which a record has no weight, because they have errors as well."""
     cost = exponential_cost(eps_of_draws, len(eps_of_draws) + n_more, error)
     eps, rho = cost_with_errors(eps_of_draws + [0.0] * n_more, error)
     assert eps <= cost.eps <= eps * (1 + 1e-4)
@@ -180,7 +180,7 @@ def test_costs_are_those_of_draws_with_rounding_errors(eps_of_draws, n_more, err
 
 @given(amounts, st.integers(1, 200), st.floats(-45, -12).map(lambda bits: 2.0**bits))
 def test_what_is_left_of_a_budget_spends_it_with_rounding_errors(amount, n_draws, error):
-    """For one long draw with a large error, and for many with a small one."""
+    """Check one draw with a large error, and many draws with a small error."""
     for unit in ("eps", "rho"):
         budget = Budget(amount, unit)
         try:
@@ -421,7 +421,7 @@ def test_outcomes_that_choose_the_kind_of_releases_gain_nothing(delta):
 
 
 def test_the_truth_betrays_claims_that_are_too_small():
-    """A tenth less pure eps for one draw; a third of the rho for ten."""
+    """Claims of 10% less pure eps for one draw, or of a third of the rho for ten, are rejected."""
     one, other = two_points(1.0, 0.97)
     assert hockey_stick(one, other, 1.0) == 0 < hockey_stick(one, other, 0.9)
     ones, others = zip(*[two_points(0.5, 0.25)] * 10, strict=True)
@@ -476,7 +476,7 @@ def test_privacy_loss_is_frozen():
 
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
 def test_a_count_beside_the_columns_leaves_them_less_rho(delta):
-    """The columns and the count together cost at most what (eps, delta) allows."""
+    """The columns and the count together cost at most (eps, delta)."""
     total = TotalBudget(1.0, delta)
     count = Budget(0.125, "eps")
     rho = rho_of_approximate_dp(1.0, delta)

@@ -87,7 +87,7 @@ def changed_counts(one, other, height, branching, grid):
     ("height", "branching", "n_cells"), [(1, 3, 3), (2, 2, 4), (2, 2, 3), (3, 2, 5), (1, 5, 3)]
 )
 def test_a_record_is_counted_once_on_each_level(height, branching, n_cells):
-    """For every dataset and neighbour: so the noise of a level is what a record pays on it."""
+    """Check all datasets and neighbours. So the noise of a level bounds the cost of a record."""
     grid = tiny_grid(n_cells, 1)
     for one, other in neighbour_pairs(n_cells, 1):
         changes = changed_counts(one, other, height, branching, grid)
@@ -158,7 +158,7 @@ def test_what_errors_of_gaussian_noise_add_to_rho_is_reserved(rho, n_counts):
 
 
 def test_the_cost_of_laplace_noise_is_never_that_of_an_exponential_mechanism():
-    """It is eps^2 / 2; with eps^2 / 8 the divergence would break its bound."""
+    """The cost is eps^2 / 2. With eps^2 / 8, the divergence would exceed its bound."""
     noise = CountNoise(Budget(0.5, "eps"))
     assert renyi_of_shifted(pmf_of(noise), 1, 1.01) > 2 * (0.5**2 / 8) * 1.01
     assert noise.cost().rho == pytest.approx(0.5**2 / 2, rel=1e-4)
@@ -174,7 +174,7 @@ def test_the_cost_is_that_of_all_levels(budget):
 
 
 def test_gaussian_noise_is_chosen_where_it_is_better():
-    """Half the variance of Laplace at the same rho, and no finite eps."""
+    """It has half the variance of Laplace noise at the same rho, but no finite eps."""
     tree, budget = AggregateTree(), Budget(0.5, "rho")
     assert tree.typical_error([0.5], budget) == pytest.approx(
         math.sqrt(1 / (2 * 0.5 / 4)), rel=1e-3
@@ -184,7 +184,7 @@ def test_gaussian_noise_is_chosen_where_it_is_better():
 
 @pytest.mark.parametrize("eps", [0.01, 0.3, 1.0])
 def test_parts_of_records_make_the_noise_hardly_larger(eps):
-    """Noise in small parts of a record is as good as noise in whole records, where it matters."""
+    """Noise in fractions of a record is about as accurate as noise in whole records."""
     pmf = laplace_pmf(CountNoise(Budget(eps, "eps"))._rate)
     in_records = math.sqrt(math.fsum(pmf * SUPPORT.astype(float) ** 2))
     in_parts = CountNoise(Budget(eps, "eps"), sensitivity=RECORD_WEIGHT).deviation()
@@ -341,7 +341,7 @@ def test_release_follows_the_exact_distribution_and_betrays_a_wrong_eps(monkeypa
 
 @pytest.mark.slow
 def test_noise_of_weights_is_that_of_their_records(rng):
-    """Against noise of a floating-point generator, in records."""
+    """Compare with noise from a floating-point generator, in records."""
     tree, counts, n_draws = AggregateTree(height=1, branching=3), np.array([2, 1, 3]), 4000
     ranks = ranks_of_weights([counts * RECORD_WEIGHT] * n_draws, tiny_grid(3, 2))
     budgets = [Budget(2.0, "eps")] * n_draws

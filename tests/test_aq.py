@@ -131,7 +131,7 @@ def test_roots_that_are_alike_have_the_base_measure_of_any_node():
 
 @pytest.fixture
 def single_draws(monkeypatch):
-    """Trees without pairs, whatever they promise: many have early leaves."""
+    """Trees without pairs, even if pairs would reduce the error. Many have early leaves."""
     monkeypatch.setattr(
         aq_module, "best_tree", lambda probabilities, _: quantile_nodes(probabilities)
     )
@@ -152,7 +152,7 @@ def of_counts(all_counts, grid):
 @pytest.mark.parametrize("quantiles", QUANTILES.values(), ids=QUANTILES)
 @pytest.mark.parametrize("eps", [0.3, 3.0])
 def test_every_neighbour_and_every_output_is_within_eps_whatever_the_base_measure(quantiles, eps):
-    """Whatever the base measure, and with the one in use."""
+    """Check the worst base measure, and the base measure in use."""
     ranks, pairs = of_counts(datasets(3, 3), tiny_grid(3, 2))
     draws = aq_draws(ranks, quantiles, Budget(eps, "eps"))
     assert worst_eps(draws, pairs, any_measure=True) <= eps
@@ -222,7 +222,7 @@ def test_every_renyi_divergence_is_within_rho(quantiles, rho):
 
 @pytest.mark.parametrize("budget", [Budget(1.0, "eps"), Budget(0.3, "rho"), Budget(0.4, "draw")])
 def test_cost_in_both_units_holds_on_the_exact_distributions(budget):
-    """A release bought with eps also has a rho, and the other way round."""
+    """A release with a budget in eps also has a rho, and vice versa."""
     quantiles = QUANTILES["fifths"]
     cost = AQ.cost(quantiles, budget)
     if budget.unit != "draw":
@@ -243,7 +243,7 @@ def test_cost_in_both_units_holds_on_the_exact_distributions(budget):
 def test_composed_budgets_keep_the_promised_delta(
     tree, quantiles, share, eps, delta, monkeypatch, request
 ):
-    """And use it up: some base measures come near to it. Single draws of 4 have an early leaf."""
+    """Some base measures nearly reach it. Single draws of 4 quantiles have an early leaf."""
     if tree == "single":
         request.getfixturevalue("single_draws")
     (budget,) = AQ.composed_budgets([quantiles], [1.0], eps, delta)
@@ -305,7 +305,7 @@ def test_composed_budgets_of_several_columns_use_up_the_delta(count_eps, tree, r
 
 @pytest.mark.parametrize("grid", [tiny_grid(4, 2), tiny_grid(5, 1)])
 def test_the_enumeration_would_betray_a_mechanism_that_overspends(grid):
-    """On the very data for which the promised eps is kept; by 30%, and even by a thousandth."""
+    """On the same data, it detects a mechanism that overspends by 30%, and even by 0.1%."""
     ranks, pairs = of_counts(datasets(int(grid.end[0]), 2), grid)
 
     def worst(eps, any_measure):
@@ -540,7 +540,7 @@ def spied_release(monkeypatch, ranks, quantiles, budgets, seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_release_draws_from_the_nodes_that_are_enumerated(seed, monkeypatch):
-    """Along the path that was drawn, all nodes of columns that differ in everything."""
+    """Compare all nodes along the drawn path, for columns that differ in all respects."""
     open_ends = (False, False), (True, True), (False, True), (True, False)
     grids = [tiny_grid(n, 2, ends) for n, ends in zip((5, 4, 3, 4), open_ends, strict=True)]
     counts = [(2, 1, 0, 3, 1), (0, 30, 8, 1), (1, 0, 0), (0, 0, 0, 0)]
@@ -634,7 +634,7 @@ def test_distribution_is_the_same_from_column_and_summary():
 
 
 def test_batched_ratios_are_those_of_the_joint_distribution(nasty):
-    """The enumeration itself, against all joint outcomes one by one."""
+    """Compare the enumeration itself with all joint outcomes, one by one."""
     counts, pairs = with_neighbours([(1, 2, 0), (0, 9, 1)])
     ranks = ranks_of_weights(np.array(counts) * RECORD_WEIGHT, tiny_grid(3, 2))
     draws = aq_draws(ranks, QUANTILES["fifths"], Budget(3.0, "eps"))
@@ -715,7 +715,7 @@ def test_all_leaves_of_a_tree_are_in_its_last_two_levels(m, n_pair_levels):
 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_a_tree_has_pairs_where_they_promise_a_tenth_less(norm):
-    """That is where single draws would need a level more."""
+    """This is the case where single draws would need one more level."""
     for m in range(1, 32):
         quantiles = tuple(np.arange(1, m + 1) / (m + 1))
         nodes = AQ.nodes(quantiles, norm)
@@ -819,7 +819,7 @@ def next_known(known, column, below, above, m):
 @pytest.mark.parametrize("is_open", [(False, False), (True, True), (True, False)])
 @pytest.mark.parametrize("m", [2, 3, 4])
 def test_possible_outputs_do_not_depend_on_the_data(m, is_open):
-    """The low bits that give other implementations away: here all datasets reach all outputs."""
+    """Low bits reveal data in other implementations. Here all datasets can have all outputs."""
     grid = tiny_grid(4, 2, is_open)
     quantiles = np.arange(1, m + 1) / (m + 1)
     roots = {2: None, 3: (1,), 4: (1, 2)}[m]  # a leaf has cells

@@ -59,7 +59,7 @@ def layer(module):
 
 
 def imports_by_module():
-    """For each module of the package the modules of the package that it imports."""
+    """Return the modules of the package that each module of the package imports."""
     files = {module_name(p): p for p in PACKAGE.rglob("*.py") if p.stem != "__init__"}
     return {name: set(imported_modules(path)) for name, path in files.items()}
 

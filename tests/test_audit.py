@@ -125,7 +125,7 @@ def test_no_claim_of_the_package_is_exceeded(capsys):
 
 @pytest.mark.parametrize("unit", ["eps", "rho"])
 def test_bounds_approach_the_truth_from_below(unit, rng):
-    """Randomised response of eps = 1 on one of two numbers, the other one is noise."""
+    """One of two numbers is randomised response with eps = 1, and the other is noise."""
     p = math.e / (1 + math.e)
     truth = 1.0 if unit == "eps" else audit.least_loss("rho", np.array(p), np.array(1 - p))
     bounds = {}

@@ -46,7 +46,7 @@ def test_without_a_short_lattice_it_is_aq(budget):
 
 
 def test_counts_serve_many_quantiles_of_few_points():
-    """They need as many points as their error, which does not grow with m, allows."""
+    """Counts are chosen up to the number of points at which their error exceeds that of AQ."""
     budget = Budget(1.0, "eps")
     numbers_of_points = (2, 5, 12, 50, 121, 500, 2000)
 
@@ -205,7 +205,7 @@ def test_the_cost_of_every_mechanism_is_its_budget_or_less(mechanism, budget):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
 def test_settings_of_numpy_for_floating_point_errors_do_not_matter(mechanism, request_, rng):
-    """A record must not decide whether an error is raised: callers may have made all fatal."""
+    """Callers may turn floating-point errors into exceptions, and no record may cause one."""
     columns = [rng.normal(size=n) for n in (1, 1204, 1205)]
     columns += [[], np.zeros(500), [np.inf, -np.inf, np.nan, 1e308, -5e-324], [1e-310] * 40]
     for values in columns:
@@ -231,6 +231,6 @@ def test_pure_accounting_spends_no_delta():
 
 
 def test_an_account_that_cannot_be_guaranteed_is_not_taken():
-    """The rho of this request is too little for floating point, its eps is not."""
+    """The rho of this request is too small for floating point, but its eps is large enough."""
     plan = plan_of_columns([[0.5]], eps=4e-11, delta=1e-14, has_ledger=True)
     assert plan.loss.account == "sum of eps"

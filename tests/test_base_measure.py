@@ -101,7 +101,7 @@ def test_segments_ascend_from_the_first_cell_to_the_last(seed):
 
 
 def test_measure_of_a_node_depends_on_its_own_cells_alone():
-    """Not on the nodes beside it, and not on data, which it is never given."""
+    """It does not depend on the nodes beside it, or on data, which it never receives."""
     nodes = some_nodes(1, 200)
     together = step_measure(GRID, *nodes)
     for row in range(200):
@@ -204,7 +204,7 @@ def test_rings_around_a_released_end_have_its_scale(end, neighbour, scale):
 
 @pytest.mark.parametrize(("column", "high"), [(0, None), (3, 1e6)], ids=["open", "wide bounds"])
 def test_beyond_two_released_values_hardly_anything_is_far_away(column, high):
-    """Also where a bound is far away."""
+    """This also holds if a bound is far away."""
     grid = make_grid([(-INF, INF), (0.0, INF), (-INF, 0.0), (-1e6, 1e6)])
     ends = grid.cells_of(np.array([12.25, grid.high[column], 10.25]), column)[:, None]
     is_open = np.array([[False], [high is None]])
@@ -299,7 +299,7 @@ def test_bounds_leave_a_part_of_the_measure_without_them_everywhere(bounds, deci
     "bounds", [(0.0, 1.0), (1.0, 5.0), (0.0, 3.0), (1.0, 7.0), (2000.0, 2010.0)]
 )
 def test_every_whole_number_between_narrow_bounds_is_a_point(bounds):
-    """The upper bound as well."""
+    """This includes the upper bound."""
     measure, grid = root_between(bounds)
     numbers = np.arange(bounds[0], bounds[1] + 1)
     measures = [measure_of_number(measure, number, grid) for number in numbers]

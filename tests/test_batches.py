@@ -50,7 +50,7 @@ def state(transformer):
 
 
 def plain(value):
-    """Arrays, also those of arrays, as lists, in which NaN equals itself."""
+    """Return arrays, including nested arrays, as lists in which NaN equals itself."""
     if isinstance(value, (np.ndarray, list)):
         return [plain(entry) for entry in value]
     return "nan" if isinstance(value, float) and np.isnan(value) else value

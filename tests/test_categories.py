@@ -203,7 +203,7 @@ def test_people_count_once_with_their_most_frequent_category_in_all_small_tables
 
 
 def test_one_person_more_changes_one_count_by_one_in_all_small_tables():
-    """With any rows: the new person has up to three, the other two people up to two each."""
+    """Check all rows: the new person has up to three, and two other people have up to two each."""
     cells = ["a", "b", 1]
     rows_of_person = [rows for n in (1, 2) for rows in itertools.product(cells, repeat=n)]
     rows_of_new = [rows for n in (1, 2, 3) for rows in itertools.product(cells, repeat=n)]

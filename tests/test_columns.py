@@ -357,7 +357,7 @@ def test_mixed_real_dtypes_become_float64():
 
 
 def test_columns_may_share_their_name():
-    """By their positions; scikit-learn 1.9 refuses such a frame, and earlier ones do not."""
+    """Columns are found by position. Only scikit-learn 1.9 and later refuse such a frame."""
     X = pd.DataFrame([[1, 2.5], [None, 4]], columns=["a", "a"])
     np.testing.assert_array_equal(matrix_of(X), [[1.0, 2.5], [np.nan, 4.0]])
     if sklearn.__version__ < "1.9":
@@ -377,7 +377,7 @@ def test_frames_of_narwhals_are_those_that_they_wrap(rng):
 
 
 class Refusing(float):
-    """A number that answers with an error, which has its own text."""
+    """A number that raises an error with its own text when it is converted."""
 
     def __init__(self, error):
         self.error = error
@@ -392,7 +392,7 @@ class Refusing(float):
 
 
 class Convertible:
-    """No number, though it can be made one."""
+    """An object that is not a number, but can be converted to one."""
 
     def __float__(self):
         return 31337.0
@@ -530,7 +530,7 @@ def test_a_reader_that_breaks_leaves_no_batch_in_the_frames():
 
 
 class Grudging:
-    """A container that quotes its data when it is to be read."""
+    """A container that raises an error with its data when it is read."""
 
     def __array__(self, dtype=None, copy=None):
         raise RuntimeError(SECRET)

@@ -98,7 +98,7 @@ def targets(X):
 
 
 class Sign(TransformerMixin, BaseEstimator):
-    """The least that a private transformer is to plans, statements and ledgers; and fast."""
+    """A minimal and fast private transformer for plans, statements and ledgers."""
 
     def __init__(self, eps=0.1, random_state=None, ledger=None):
         self.eps = eps
@@ -224,7 +224,7 @@ def assert_covers(stated, spent):
 
 
 def assert_right(estimator, ledger, plan):
-    """The plan and what privacy_of says of a fit agree with what the ledger holds."""
+    """Check that the plan and `privacy_of` agree with the contents of the ledger."""
     spent = ledger.spent()
     n_charged = len(ledger.records())
     privacy = privacy_of(estimator)
@@ -292,7 +292,7 @@ def random_private(rng, ledger):
 
 
 def random_transformer(rng, ledger, depth):
-    """A transformer with private parts, and some without."""
+    """A transformer with private and other steps."""
     kinds = ["private", "plain"] if depth == 0 else ["union", "columns", "pipeline", "selector"]
     match rng.choice(kinds):
         case "private":
@@ -495,7 +495,7 @@ class Chain(ClassifierMixin, BaseEstimator):
 
 
 class Box:
-    """Something that is no estimator."""
+    """An object that is not an estimator."""
 
     def __init__(self, inside):
         self.inside = inside
@@ -522,7 +522,7 @@ def test_unknown_composites_state_a_lower_bound_and_quote_the_ledger(X, targets,
 
 def test_a_subclass_follows_the_rule_of_its_parent_unless_it_overrides_a_method(X, targets):
     class Named(Pipeline):
-        """Only another name."""
+        """A subclass that changes only the name."""
 
     class Twice(Pipeline):
         def fit(self, X, y=None, **params):

@@ -150,7 +150,7 @@ def log_chances(noise, support):
 
 
 def p_value(noises, request):
-    """Of sampled integers against the noise for a price, with its tails lumped."""
+    """The p-value of sampled integers against the noise of a budget, with merged tails."""
     support = np.arange(-2000, 2001)
     plan = plan_counts(1, TotalBudget(**request), neighbours=Neighbours.ROWS)
     expected = np.exp(log_chances(plan.noise, support)) * noises.size
@@ -165,7 +165,7 @@ def p_value(noises, request):
 
 @each_price
 def test_the_noise_of_a_histogram_is_that_of_the_price_and_of_no_other(price):
-    """20,000 empty bins are 20,000 noises."""
+    """20,000 empty bins show 20,000 independent noises."""
     noises, _ = dp_histogram([], np.arange(20_001.0), random_state=0, **price)
     assert p_value(noises, {"delta": 0.0, "rho": None, **price}) > 1e-3
     for factor in (0.9, 1.1):
@@ -224,7 +224,7 @@ def test_several_rows_cost_more_than_so_many_times_the_delta(eps, of_five_rows):
 
 
 def shares_of(k, parts):
-    """How k rows share so many parts of a record, all orders of what is left over included."""
+    """The ways in which k rows can share a record, with all orders of the remainder."""
     share, left_over = divmod(parts, k)
     shares = [share + 1] * left_over + [share] * (k - left_over)
     return set(itertools.permutations(shares))
@@ -276,7 +276,7 @@ def test_every_placement_of_the_rows_of_a_person_costs_at_most_the_price(k, pric
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=25), st.integers(0, 3))
 def test_a_person_more_changes_a_histogram_by_one_at_most(rows, person):
-    """Of the very counts that get the noise, by as much as the noise is made for."""
+    """Compare the exact counts before noise is added with the sensitivity of the noise."""
     x, groups = (np.array([row[part] for row in rows], dtype=int) for part in (0, 1))
     others = groups != person
     counts = [
@@ -354,7 +354,7 @@ NEIGHBOURS = {
 @pytest.mark.parametrize("quantiles", [[0.5], [0.25, 0.75]], ids=["median", "two"])
 @pytest.mark.parametrize("neighbours", NEIGHBOURS.values(), ids=NEIGHBOURS)
 def test_a_count_and_quantiles_together_cost_at_most_the_price(price, quantiles, neighbours):
-    """Every neighbour, every count and every pair of cells, with the budgets of a fit."""
+    """Enumerate all neighbours, counts and pairs of cells, with the budgets of a fit."""
     plan = plan_of_columns([quantiles], bounds=(0.0, 3.0), count=CountRole.BESIDE, **price)
     ranks, pairs, n_records = neighbours(tiny_grid(3, 1))
     draws = aq_draws(ranks, quantiles, plan.budgets[0])

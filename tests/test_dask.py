@@ -308,7 +308,7 @@ def test_a_worker_that_dies_costs_no_budget_and_changes_nothing(client, frame, t
 
 
 def objects(part):
-    """Make one cell of one partition something else than a number."""
+    """Replace one cell of one partition by an object that is not a number."""
     part = part.astype(object)
     if len(part) and part.index[0] > 1000:
         part.iloc[0, 1] = "a secret cell"
@@ -364,7 +364,7 @@ def test_people_are_the_same_in_memory_and_in_partitions(kind, npartitions, visi
 
 
 def mixed_labels(who):
-    """Equal labels of different types, and different ones that look alike."""
+    """Equal labels of different types, and different labels that look alike."""
     kinds = [int, float, str, lambda n: (n,), lambda n: None, np.int8, lambda n: -0.0 * n, complex]
     return pd.Series([kinds[i % 8](n % 50) for i, n in enumerate(who)], dtype=object)
 
@@ -388,7 +388,7 @@ def in_parts(parts, meta=None):
 
 
 def made_text(labels):
-    """Frames of which Dask turns the column of objects into text, each in another way."""
+    """Frames in which Dask turns a column of objects into text, each in another way."""
     frame = pd.DataFrame(
         {"a": np.arange(len(labels)) * 1.0, "who": pd.Series(labels, dtype=object)}
     )
@@ -405,7 +405,7 @@ def made_text(labels):
 
 
 def test_objects_that_dask_made_text_of_are_no_labels(tmp_path):
-    """Else 7 and 7.0 are two people, and 1 and "1" are one."""
+    """Otherwise 7 and 7.0 would be two people, and 1 and "1" would be one person."""
     ledger = PrivacyLedger(tmp_path / "ledger.sqlite", eps=10.0, neighbours="people")
     for number, X in enumerate(made_text([7, 7.0, 1, "1"])):
         for groups in ("who", X["who"]):
@@ -479,7 +479,7 @@ def test_features_of_partitions_may_have_categories_of_their_own(visits):
 
 
 def test_partitions_may_have_labels_of_another_type_than_promised(visits):
-    """A common type would round large integers, and two people would be one."""
+    """A common type would round large integers, and merge two people."""
     visits = visits.assign(who=visits["who"] // 2 + 2**60)
 
     def as_floats_here_and_there(part):

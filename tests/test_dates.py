@@ -44,7 +44,7 @@ BOUNDS = (dt.date(2000, 1, 1), dt.date(2020, 1, 1))
 
 @pytest.fixture
 def seen(rng):
-    """When penguins were seen: days in three seasons, and one that is missing."""
+    """The days on which penguins were seen: three seasons, and a missing day."""
     seen = FIRST + rng.integers(0, 750, size=344).astype("m8[D]")
     seen[3] = "NaT"
     return seen

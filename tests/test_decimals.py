@@ -63,7 +63,7 @@ def test_sanitize_takes_decimals(table):
 
 
 def test_values_beside_the_lattice_are_rounded_row_by_row(table):
-    """So the release is that of the rounded rows, whatever else is in the table."""
+    """So the release equals the release of rounded rows, whatever the other columns are."""
     rng = np.random.default_rng(1)
     moved = table.to_numpy(dtype=float) + rng.uniform(-0.0049, 0.0049, table.shape)
     for fit in (
@@ -79,7 +79,7 @@ def test_values_beside_the_lattice_are_rounded_row_by_row(table):
 
 @pytest.mark.parametrize("with_groups", [False, True])
 def test_many_rows_are_rounded_before_they_are_counted_too(with_groups, monkeypatch):
-    """Whether columns are sorted, or only where draws look."""
+    """This holds for sorted columns, and for columns that are sorted only where draws look."""
     X = np.random.default_rng(0).normal(20, 9, (5000, 2))
     groups = np.arange(len(X)) // 2 if with_groups else None
     edges = []
@@ -119,7 +119,7 @@ def test_nothing_depends_on_int_or_float(table, estimator):
 
 
 def test_a_row_that_changes_the_type_changes_no_more_than_a_row(table):
-    """Two neighbours, of which one is guessed to be int64 and the other float64."""
+    """One of two neighbours is inferred to be int64, and the other to be float64."""
     ints = table["kids"]
     with_half = pd.concat([ints, pd.Series([3.5])])
     as_floats = pd.concat([ints.astype(float), pd.Series([3.0])])

@@ -229,7 +229,7 @@ def test_dask_is_described_as_batches_are(frame, with_groups):
     st.integers(0, 3),
 )
 def test_a_person_more_changes_each_count_by_one_at_most(rows, person):
-    """Of the very counts that get the noise, by as much as the noise is made for."""
+    """Compare the exact counts before noise is added with the sensitivity of the noise."""
     groups = np.array([row[0] for row in rows])
     numbers = np.array([row[1:] for row in rows], dtype=float)
     numbers[numbers == 0] = np.nan

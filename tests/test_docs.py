@@ -241,7 +241,7 @@ def links_of(markdown):
 
 
 def test_pages_name_no_address_of_the_project_that_may_not_exist():
-    """It is set in one place, and everything else is relative."""
+    """The address is set in one place, and all other links are relative."""
     for path in [*PAGES, ROOT / "pyproject.toml", ROOT / "docs" / "conf.py"]:
         hosted = re.findall(r"https?://\S*dpq[-_]sklearn\S*", path.read_text())
         assert hosted == [], path
@@ -346,7 +346,7 @@ def words_of(text):
 
 
 def test_all_code_of_the_pages_is_python_that_is_run():
-    """Few blocks are left to those who have the libraries and servers that these need."""
+    """Only a few blocks need other libraries or servers and are not run here."""
     left_out = {}
     for page in PAGES:
         for code, _, _ in CODE.findall(page.read_text()):
@@ -439,7 +439,7 @@ def test_pages_say_that_an_earlier_step_invalidates_the_guarantee(name):
 
 
 def test_a_scaler_in_front_tells_about_a_single_row():
-    """As the privacy page says; without the scaler the same row tells little."""
+    """The privacy page says so. Without the scaler, the same row changes little."""
     some = np.linspace(0, 1, 500)[:, None]
     more = np.vstack((some, [[1e6]]))
     binner = dpq_sklearn.DPKBinsDiscretizer(2, eps=1.0)
@@ -454,7 +454,7 @@ def test_a_scaler_in_front_tells_about_a_single_row():
 
 @every_page
 def test_pages_do_not_promise_to_several_rows_what_a_delta_breaks(page):
-    """Whoever speaks of k times eps says in the same paragraph what becomes of delta."""
+    """A paragraph that mentions k times eps must also say how delta changes."""
     for paragraph in re.split(r"\n\n|\n- |\n#", page.read_text()):
         of_rows = re.search(
             r"(k\$?|\d+) times (that |the )?eps|[Tt]wice the\s+eps|-fold eps", paragraph

@@ -44,7 +44,7 @@ both = pytest.mark.parametrize("encoder", ENCODERS, ids=lambda encoder: type(enc
 
 
 def assert_same_categories(one, other):
-    """NumPy does not take NaN for equal in arrays of objects."""
+    """Compare categories. NumPy does not treat NaN as equal in arrays of objects."""
     assert len(one) == len(other)
     for some, others in zip(one, other, strict=True):
         assert list(map(str, some.tolist())) == list(map(str, others.tolist()))
@@ -87,7 +87,7 @@ def test_a_fit_sets_the_release_and_public_facts_alone(encoder, table):
 
 @both
 def test_a_new_rare_category_changes_nothing_at_all(encoder, table, monkeypatch):
-    """Whatever it is: the whole state stays the same, to the last byte."""
+    """The whole state stays the same, byte for byte, for any such category."""
     give_releases_one_id_and_time(monkeypatch)
     encoder = clone(encoder).set_params(random_state=3)
     expected = pickle.dumps(clone(encoder).fit(table.iloc[:-1].astype({"town": object})))
@@ -152,7 +152,7 @@ def test_the_whole_release_of_two_columns_for_all_neighbours_of_small_tables(wit
 
 @both
 def test_a_fit_stays_within_eps_and_1_3_eps_is_noticed(encoder):
-    """By how many of 20,000 categories with one record, and with two, are released."""
+    """Count how many of 20,000 categories with one record, or with two, are released."""
     eps, delta = 1.0, 0.1
     n = 20_000
 
@@ -406,7 +406,7 @@ def test_inverse_transform_of_dropped_categories(table):
 
 
 def with_nan(table):
-    """scikit-learn knows a missing text as NaN."""
+    """Replace None by NaN, which is scikit-learn's missing text."""
     return table.astype(object).where(table.notna(), np.nan).astype({"stars": table["stars"].dtype})
 
 

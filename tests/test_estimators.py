@@ -114,7 +114,7 @@ def walk(thing, path=""):
 
 
 def without_numbers(text):
-    """The HTML shows the released numbers; all else must be the same."""
+    """Remove the released numbers from the HTML. Everything else must be the same."""
     return re.sub(r"[-+.,e\s\d]", "", text)
 
 
@@ -334,7 +334,7 @@ def test_signature_of_fit_shows_what_it_takes(estimator):
 
 @both
 def test_the_price_is_paid_before_cells_are_read(estimator, tmp_path):
-    """What a cell holds must not decide whether a fit is recorded."""
+    """The value of a cell must not decide whether a fit is recorded."""
     ledger = PrivacyLedger(tmp_path / "ledger.db", eps=1.0)
     X = np.array([[1], ["x"]], dtype=object)
     with pytest.raises(TypeError, match="column 0 of X"):

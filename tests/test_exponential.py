@@ -55,7 +55,7 @@ def seeded(seed):
 
 
 def exact_quantile(q):
-    """What the quantile of a node is rounded to."""
+    """Return the rounded quantile of a node."""
     return Fraction(round(q * 2**30), 2**30)
 
 
@@ -142,7 +142,7 @@ def test_weights_of_2_to_the_minus_90_are_as_accurate_as_the_best(is_leaf):
 
 
 def in_one(batches):
-    """One batch of the nodes of several."""
+    """Merge several batches of nodes into one."""
     if isinstance(batches[0], np.ndarray):
         return np.concatenate(batches)
     names = vars(batches[0])
@@ -244,7 +244,7 @@ def test_nodes_of_a_batch_are_drawn_independently():
 
 
 class EveryInteger:
-    """Instead of random integers below a bound: each of them once."""
+    """Return each integer below a bound once, instead of random integers."""
 
     def integers_below(self, bounds):
         assert np.all(bounds == bounds.size)
@@ -326,7 +326,7 @@ def test_place_that_is_no_worse_than_its_bound_is_always_kept():
 
 @pytest.mark.parametrize("is_leaf", [False, True])
 def test_a_chance_above_one_stops_the_draw_and_is_not_clipped(is_leaf):
-    """A bound that is no bound is an error of the package. Its message says nothing of the data."""
+    """A bound that does not hold is a bug in the package. The message does not mention data."""
     values = np.sort(np.random.default_rng(0).integers(0, 9, 200) * 1.0)[None]
     ranks = DisagreeingRanks.of_rows(values, make_grid([(0.0, 9.0)], 40, [0]))
     node = whole_node(ranks, 0.5, 0.1, is_leaf)
@@ -350,7 +350,7 @@ def weights_of_records(cells_and_counts):
     ids=str,
 )
 def test_ties_do_not_make_many_rounds(counts, eps, is_leaf, monkeypatch):
-    """The bound of a run is near to its weight, also beside a cell with very many records."""
+    """The bound of a run is near its weight, even beside a cell with very many records."""
     ranks = weights_of_records(zip((0, 1, 2, 1000), counts, strict=False))
     node = whole_node(ranks, 0.5, eps, is_leaf)
     rounds = []

@@ -110,7 +110,7 @@ def test_helpers_are_paid_for_and_not_released(requested, rng):
 @pytest.mark.parametrize("is_open", [(False, False), (False, True), (True, True)])
 @pytest.mark.parametrize("quantiles", [(0.5, 0.75, 0.99), (0.05, 0.25, 0.5, 0.75, 0.95)], ids=str)
 def test_trees_that_are_walked_inside_out_are_within_their_budget(quantiles, is_open, monkeypatch):
-    """By exact enumeration, with the affinity of pairs. A budget of 1.05 would be betrayed."""
+    """Enumerate exactly, with the affinity of pairs. A budget of 1.05 would be detected."""
     monkeypatch.setattr(enumeration, "AQ", MECHANISM)
     counts, pairs = with_neighbours([(1, 0, 2), (0, 3, 1), (2, 2, 2), (0, 0, 0)])
     ranks = ranks_of_weights(np.array(counts) * WEIGHT, tiny_grid(3, 2, is_open))
@@ -144,7 +144,7 @@ def far_share(rows, probabilities, eps, bounds=UNBOUNDED, n_releases=200):
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(("q", "most"), [(0.99, 0.01), (0.995, 0.03)])
 def test_extreme_quantiles_stay_near_the_data(q, most, sign, rng):
-    """Before scales were known, a half of these were far away."""
+    """Without known scales, half of these quantiles were far away."""
     rows = sign * rng.exponential(size=1000)
     q = q if sign > 0 else 1 - q
     bounds = (0.0, np.inf) if sign > 0 else (-np.inf, 0.0)

@@ -78,7 +78,7 @@ def test_cells_are_on_the_grid_and_monotone_from_one_float_to_the_next(grid, col
 @with_column
 @of_all_grids
 def test_lower_edge_is_the_least_value_of_its_cell(grid, column):
-    """So counting values below an edge is counting those in the cells before."""
+    """So the values below an edge are the values in the cells before it."""
     values = some_floats(grid, column)
     values = values[(values >= grid.low[column]) & (values <= grid.high[column])]
     cells = grid.cells_of(values, column)
@@ -294,7 +294,7 @@ def test_round_numbers_are_in_the_cells_that_have_their_measure(low, high, step)
 
 
 def cells_at(grid, first, last, units, column):
-    """What the draw asks for, with the same ends and column for all units."""
+    """Call `cells_at` as a draw does, with the same ends and column for all units."""
     return grid.cells_at(*(np.full(units.size, same) for same in (first, last)), units,
                          np.full(units.size, column))  # fmt: skip
 

@@ -206,7 +206,7 @@ def test_no_rows_are_no_people():
 
 
 class NoHash:
-    """A label that shows itself in what it raises."""
+    """A label that appears in the text of its own errors."""
 
     def __hash__(self):
         raise KeyError("the secret label")
@@ -233,7 +233,7 @@ UNHASHABLE = {
 
 
 def all_releases(groups, **options):
-    """Everything that takes groups, of 30 rows, as functions without arguments."""
+    """Return all releases that accept groups, for 30 rows, as functions without arguments."""
     X = np.arange(30.0)[:, None]
     options = {"eps": 1.0, **options}
     return {
@@ -256,7 +256,7 @@ each_release = pytest.mark.parametrize("name", all_releases(None))
 
 
 def what_an_error_tells(error):
-    """All that an error reporter can print: the chain, and the variables of the package."""
+    """Return the text that an error reporter could print: the chain, and the local variables."""
     told = []
     while error is not None:
         told.append(repr(error))
@@ -347,7 +347,7 @@ def test_one_person_more_changes_the_released_numbers_only(estimator, n_more, rn
 
 
 def test_the_number_of_people_is_told_with_noise_only(rng):
-    """As `n_rows_`, which is that of people, and by no other output."""
+    """It is released as `n_rows_`, and no other output depends on it."""
     X, groups = rng.normal(size=(3000, 1)), np.arange(3000) % 500
     fitted = DPKBinsDiscretizer(4, eps=20.0, random_state=0).fit(X, groups=groups)
     assert 470 < fitted.n_rows_ < 530
@@ -548,7 +548,7 @@ def test_batches_of_whole_people_give_what_the_whole_gives(estimator, mechanism,
 
 
 def test_quantiles_are_those_of_a_random_row_of_a_random_person(rng):
-    """One person with most of the rows is one person."""
+    """A person with most of the rows still counts as one person."""
     x = np.concatenate((np.full(10_000, 50.0), rng.normal(0, 1, 2000)))
     groups = np.concatenate((np.zeros(10_000, dtype=int), np.arange(1, 2001)))
     with_groups = dp_quantiles(x, [0.25, 0.5, 0.75], eps=50.0, groups=groups, random_state=0)
@@ -687,7 +687,7 @@ def unread():
 @both
 @pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")
 def test_plain_search_gives_groups_to_the_splitter_only(estimator, rng):
-    """This is what scikit-learn does, and what `privacy_unit` is there for."""
+    """scikit-learn does this, and `privacy_unit` guards against it."""
     X = rng.normal(size=(300, 2))
     people = np.arange(300) // 3
     options = {"groups": people, "cv": GroupKFold(2), "error_score": "raise"}

@@ -40,7 +40,7 @@ def is_one(a, b):
 
 
 def people(labels):
-    """For each row the row in which its person is met first."""
+    """Return the first row of the same person, for each row."""
     firsts = []
     for row, label in enumerate(labels):
         earlier = [] if is_missing(label) else [r for r in range(row) if is_one(label, labels[r])]
@@ -49,7 +49,7 @@ def people(labels):
 
 
 def found(labels):
-    """The same, by the package."""
+    """Return the same, computed by the package."""
     labels = checked_groups(labels, len(labels))
     codes = people_of(labels).tolist()
     assert weights_of_rows(labels)[1] == len(set(codes))
@@ -77,7 +77,7 @@ def masked_dictionary(labels, kind):
 
 
 def dictionaries(labels, kind):
-    """Chunks whose dictionaries differ."""
+    """Chunks with different dictionaries."""
     cut = len(labels) // 2
     parts = dictionary(labels[:cut], kind), masked_dictionary(labels[cut:], kind)
     return pa.chunked_array(parts)
@@ -582,7 +582,7 @@ def test_extensions_of_polars_are_checked_by_their_storage(storage):
 
 
 class Odd:
-    """A container whose array is not what its length says."""
+    """A container with an array of another length than its own."""
 
     shape = (4,)
 

@@ -75,7 +75,7 @@ def in_turn(function, arguments):
 
 
 def lazy(X, grid):
-    """Ranks of columns that are sorted where they are looked up."""
+    """Ranks of columns that are sorted only where they are looked up."""
     columns = [np.ascontiguousarray(x, dtype=np.float64) for x in X.T]
     return SortedRanks(LazyColumns.of_arrays(columns, in_turn), grid)
 

@@ -578,7 +578,7 @@ def test_copies_spend_from_the_same_budget(path, copied, in_memory):
 
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_pickle_does_not_change_when_something_is_spent(path, in_memory):
-    """Or else a cache keyed by the pickled estimator would miss, and spend again."""
+    """Otherwise a cache with the pickled estimator as its key would miss, and spend again."""
     ledger = PrivacyLedger(None if in_memory else path, eps=1.0)
     before = pickle.dumps(ledger)
     charge(ledger, pure(0.5), what="fit")

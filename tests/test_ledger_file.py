@@ -50,7 +50,7 @@ def remove(path):
 
 
 def run_script(script, *arguments, before=()):
-    """Run a script in a Python of its own and return what it prints."""
+    """Run a script in a new Python process and return its output."""
     command = [*before, sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -276,7 +276,7 @@ def test_failed_commit_spends_nothing(path, monkeypatch):
 
 
 def test_failed_commit_that_was_recorded_all_the_same_is_an_error_that_says_so(path, monkeypatch):
-    """The disk may still lose it, so nothing may be read."""
+    """The disk may still lose the record, so nothing may be read."""
     ledger = make_ledger(path, 1)
     connections_that_fail_at_commit(monkeypatch, commits=True)
     with pytest.raises(LedgerError, match="has recorded the release") as caught:
@@ -787,7 +787,7 @@ def test_blocks_of_zeros_are_noticed_or_harmless(path, tmp_path):
 
 
 def test_pages_of_two_moments_mixed_are_noticed(path, tmp_path):
-    """What a crash in the middle of a write leaves if somebody deletes the journal."""
+    """A crash during a write leaves such a file if somebody deletes the journal."""
     make_ledger(path, 30)
     earlier, old = FileStore(path).read(), pathlib.Path(path).read_bytes()
     charge(path, LOSS, **FACTS)

@@ -142,7 +142,7 @@ def test_a_reader_does_not_look_at_a_commit_whose_lock_was_dropped(processes, pa
 
 
 def test_a_spend_that_would_overwrite_another_one_is_refused(path, monkeypatch):
-    """By a program that knows no lock of ours, when SQLite's is lost."""
+    """A program that does not use our lock spends after SQLite's lock was lost."""
     ledger = PrivacyLedger(path, eps=4.0)
     more = path + "2"
     shutil.copyfile(path, more)
@@ -275,7 +275,7 @@ def test_no_handle_stays_open(path):
 
 @needs_flock
 def test_older_versions_are_kept_out_as_before(path, in_the_middle):
-    """They know SQLite's lock alone."""
+    """Older versions only use SQLite's lock."""
     ledger = PrivacyLedger(path, eps=1.0)
     is_there, _ = in_the_middle
     here = threading.Thread(target=charge, args=(ledger, ALL), kwargs={"what": "here"})
@@ -365,7 +365,7 @@ def charge_in_a_grandchild_with_the_number_of_the_maker(_):
 
 @needs_fork
 def test_a_grandchild_with_the_number_of_the_maker_has_no_budget(processes):
-    """Numbers of processes come back, and its memory holds the maker's ledger, unspent."""
+    """Process ids are reused, and the memory of the grandchild holds the maker's unspent ledger."""
     answers = started(processes, charge_in_a_grandchild_with_the_number_of_the_maker, None)
     state, (said, remaining_eps) = answers.recv()
     assert state == "done"

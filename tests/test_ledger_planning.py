@@ -37,7 +37,7 @@ from tests.marks import slow
 
 
 class Binner(TransformerMixin, BaseEstimator):
-    """The least that a private transformer is to a plan and to a ledger."""
+    """A minimal private transformer for plans and ledgers."""
 
     def __init__(self, eps=0.25, ledger=None):
         self.eps = eps

@@ -94,7 +94,7 @@ def test_a_commit_that_never_gets_an_answer_is_an_error_and_nothing_is_read(
 
 
 def test_a_lost_connection_before_the_commit_is_tried_again(line, address, server, monkeypatch):
-    """By an administrator who ends the connection in the middle of the transaction."""
+    """An administrator ends the connection during the transaction."""
     ledger = PrivacyLedger(line.url, name=address.partition("#")[2], eps=1.0)
     new_row = ledger_access.new_row
     n_attempts = []
@@ -403,7 +403,7 @@ def test_a_server_that_is_not_there_is_a_clear_error_in_bounded_time(url, monkey
 
 @pytest.mark.slow
 def test_a_server_that_hangs_is_a_clear_error_in_bounded_time(own_server, monkeypatch):
-    """In the middle of a transaction, and for those who come later."""
+    """This holds during a transaction, and for later clients."""
     monkeypatch.setattr(postgres, "SECONDS_TO_WAIT_FOR_AN_ANSWER", 1.5)
     monkeypatch.setattr(postgres, "SECONDS_TO_CONNECT", 2)
     monkeypatch.setattr(postgres, "PAUSES_BEFORE_RETRIES", (0.1,))

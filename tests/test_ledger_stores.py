@@ -43,13 +43,13 @@ SHARED = ["file", "server"]
 
 @pytest.fixture(params=STORES)
 def place(request, tmp_path):
-    """What a new ledger of each store is made with."""
+    """The path or address for a new ledger in each store."""
     return new_place(request.param, request, tmp_path)
 
 
 @pytest.fixture(params=SHARED)
 def shared_place(request, tmp_path):
-    """The same, of those stores that other processes can use."""
+    """The path or address for a new ledger in stores that other processes can use."""
     return new_place(request.param, request, tmp_path)
 
 
@@ -376,7 +376,7 @@ def test_a_reservation_pays_for_fits_in_every_store(place):
 
 
 def run(capsys, *arguments):
-    """Return the exit code, and what was printed."""
+    """Return the exit code and the output."""
     try:
         code = main(list(arguments))
     except SystemExit as stop:  # by argparse

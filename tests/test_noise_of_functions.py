@@ -68,7 +68,7 @@ def test_the_advice_leaves_out_what_is_known(options, steps, column):
 
 
 def test_equal_calls_have_equal_texts(column):
-    """Whatever count was released."""
+    """The texts do not depend on the released count."""
     texts = {
         text_of(dp_quantiles, column, [0.001, 0.999], eps=1.0, random_state=seed)
         for seed in range(20)

@@ -211,7 +211,7 @@ def draws_on(grid, quantiles, budget, priors=(None,)):
 @pytest.mark.parametrize("quantiles", AQ_QUANTILES, ids=str)
 @pytest.mark.parametrize("lattice", LATTICES)
 def test_aq_on_lattices_with_priors_is_within_its_budget(lattice, quantiles, prior):
-    """With the base measure in use, and whatever it were."""
+    """Check the base measure in use, and the worst base measure."""
     grid = lattice_grid(lattice)
     draws, pairs = draws_on(grid, quantiles, Budget(1.0, "eps"), [prior])
     assert worst_eps(draws, pairs) <= worst_eps(draws, pairs, any_measure=True) <= 1.0
@@ -221,7 +221,7 @@ def test_aq_on_lattices_with_priors_is_within_its_budget(lattice, quantiles, pri
 
 @pytest.mark.parametrize("prior", ["one number", "the last number", "an equal release"])
 def test_a_nasty_prior_moves_the_distribution(prior):
-    """So the test above has enumerated it."""
+    """So the test above depends on the prior."""
     grid = lattice_grid("whole numbers")
     budget = Budget(1.0, "eps")
     with_prior, _ = draws_on(grid, [0.2, 0.9], budget, [PRIORS[prior]])

@@ -134,7 +134,7 @@ def test_no_record_changes_a_distance_by_more_than_its_weight(q):
 
 @pytest.mark.parametrize("q", QUANTILES, ids=str)
 def test_distance_of_one_error_is_that_of_a_single_draw(q):
-    """If the other one is free."""
+    """This holds if the other error is arbitrary."""
     free = np.array([-1e6, 1e6])
     for error, (a, b, of_one) in itertools.product((-3.0, 0.0, 5.0), ((0, 1, q[0]), (1, 0, q[1]))):
         box = [None, None]
@@ -258,7 +258,7 @@ def test_runs_give_the_weight_of_every_pair(
 def test_draw_has_the_distribution_of_the_weights_whatever_is_looked_up(
     q, grid, look_ups, independent_rounds, is_leaf, monkeypatch
 ):
-    """Whichever way runs are chosen, too."""
+    """Check both ways of choosing runs."""
     monkeypatch.setattr(pairs_module, "_LOOK_UPS", LOOK_UPS[look_ups])
     monkeypatch.setattr(pairs_module, "_DENSE_LOOK_UPS", LOOK_UPS[look_ups])
     monkeypatch.setattr(pairs_module, "_INDEPENDENT_ROUNDS", independent_rounds)
@@ -298,7 +298,7 @@ def test_draw_has_the_distribution_of_the_weights_whatever_is_looked_up(
 
 @pytest.mark.parametrize("is_leaf", [False, True])
 def test_a_chance_above_one_stops_the_draw_and_is_not_clipped(is_leaf):
-    """A bound that is no bound is an error of the package. Its message says nothing of the data."""
+    """A bound that does not hold is a bug in the package. The message does not mention data."""
     values = np.sort(np.random.default_rng(0).integers(0, 9, 200) * 1.0)[None]
     ranks = DisagreeingRanks.of_rows(values, make_grid([(0.0, 9.0)], 40, [0]))
     node = whole_pair(ranks, (0.3, 0.7), 0.1, is_leaf)
@@ -309,7 +309,7 @@ def test_a_chance_above_one_stops_the_draw_and_is_not_clipped(is_leaf):
 
 
 def repeated_pair(node, times):
-    """Many pair nodes that are alike."""
+    """Many equal pair nodes."""
     return in_pairs(*(repeated_row(node, row, times) for row in (0, 1)))
 
 

@@ -37,7 +37,7 @@ class Stop(Exception):
 
 
 def charge_of(estimator, n_features, with_groups):
-    """What a fit is charged, by the fit itself, which then ends."""
+    """Return the charge of a fit, which stops after it has paid."""
     X = pd.DataFrame(np.arange(4.0 * n_features).reshape(4, -1), columns=NAMES[:n_features])
     charged = []
 
@@ -181,7 +181,7 @@ def test_the_plan_of_auto_covers_fits_with_groups_and_without(groups):
 
 
 def test_a_known_plan_is_exact():
-    """Not only never below: where all is known it is the charge."""
+    """If everything is known, the plan equals the charge, and is not only a bound."""
     cases = [
         (DPKBinsDiscretizer([4, 9, 64], eps=1.0, delta=1e-6), 3),
         (DPKBinsDiscretizer({"a": 4, "c": 64}, feature_weights={"b": 3.0}, eps=1.0), 4),

@@ -331,7 +331,7 @@ def test_the_price_of_auto_is_that_of_the_most_expensive_number_of_bins(request_
 
 
 def test_every_plan_that_the_count_may_choose_keeps_within_what_the_count_leaves():
-    """Also if one of them is accounted for by zCDP and another one by optimal composition."""
+    """This includes plans by zCDP beside plans by optimal composition."""
     candidates = [[tuple(np.arange(1, n) / n)] * 10 for n in (4, 8)]
     auto = plan_of_fit(candidates, mechanism_name="agg_tree", eps=1.0, delta=1e-6)
     for plan in auto.candidates:
@@ -633,7 +633,7 @@ def test_default_bins_warn_on_small_tables(load):
 @pytest.mark.slow
 @each_toy
 def test_auto_warns_or_works_on_small_tables(load):
-    """If it does not warn, a model behind it is nearly as good as behind exact bins."""
+    """If it does not warn, a model on its bins is nearly as good as on exact bins."""
     X, y = load(return_X_y=True)
     y = y > np.median(y) if y.dtype == float else y
     private, exact = [], []
@@ -789,7 +789,7 @@ def released_alike(monkeypatch, n_rows):
 
 
 def side_outputs(estimator, X, capfd, caplog):
-    """Return all that a fit and the fitted object give away."""
+    """Return all outputs of a fit and of the fitted object."""
     fitted = clone(estimator)
     caplog.clear()
     with warnings.catch_warnings(record=True) as seen:

@@ -10,7 +10,7 @@ from tests.skips import unexpected
 
 
 def a_test(name, false_alarm=None):
-    """Return what stands for a test, marked with a chance of false alarms or not."""
+    """Return a stand-in for a test, with or without a marked probability of false alarms."""
     mark = None if false_alarm is None else SimpleNamespace(kwargs={"false_alarm": false_alarm})
     return SimpleNamespace(nodeid=name, get_closest_marker=lambda _: mark)
 

@@ -132,7 +132,7 @@ def records_of(people, n_segments, weigh=None):
 
 
 def weights_in_each_segment(owners, segments):
-    """What would be wrong: a person weighs one record in every segment."""
+    """Wrong weights on purpose: a person has the weight of a record in every segment."""
     return weights_of_rows([f"{a} {b}" for a, b in zip(owners, segments, strict=True)])[0]
 
 
@@ -165,7 +165,7 @@ def plan_of(n_segments, **price):
 
 
 def neighbours_of_people(n_segments, rng, n_people, most_rows):
-    """Yield people in random segments, and the same without the first of them."""
+    """Yield people in random segments, and the same people without the first."""
     for _ in range(12):
         people = [
             [(int(rng.integers(n_segments)), int(rng.integers(3))) for _ in range(n_rows)]

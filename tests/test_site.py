@@ -24,7 +24,7 @@ EXCUSES = re.compile(
 
 
 class Page(HTMLParser):
-    """What a page links to, loads and shows."""
+    """The links, the loaded files and the images of a page."""
 
     def __init__(self, path):
         super().__init__()

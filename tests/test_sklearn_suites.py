@@ -116,7 +116,7 @@ def our_transformer(n_quantiles=1000, **parameters):
 
 @pytest.fixture(autouse=True)
 def ours_for_theirs(request, monkeypatch):
-    """Put our classes in the place of theirs, and see that the test uses them."""
+    """Replace scikit-learn's classes by ours, and check that the test uses them."""
     uses = []
 
     def counted(make):
@@ -139,7 +139,7 @@ def ours_for_theirs(request, monkeypatch):
 
 @pytest.fixture
 def global_random_seed():
-    """What scikit-learn's own conftest gives its tests."""
+    """The fixture of scikit-learn's own conftest."""
     return 0
 
 

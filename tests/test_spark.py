@@ -338,7 +338,7 @@ def test_a_job_that_fails_leaves_nothing_and_tells_no_cell(spark, frame, tmp_pat
 
 
 def test_errors_of_executors_have_no_words_of_others():
-    """What our own code in an executor raises is told by its type."""
+    """An error of our code in an executor is reported by its type only."""
     from dpq_sklearn.reading.engines import spark as module
 
     def function(batches):

@@ -105,7 +105,7 @@ def test_a_free_fit_never_asks_its_source(X, monkeypatch):
 
 
 def test_the_data_of_a_free_column_change_nothing(X):
-    """Neither its own edges, nor those of columns that are drawn, nor the count."""
+    """They change neither its own edges, nor the edges of other columns, nor the count."""
     binner = DPKBinsDiscretizer(strategy="uniform", bounds=[(0, 20), None, (0, None)], **ORDINAL)
     other = X.copy()
     other[:, 0] = np.nan

@@ -240,7 +240,7 @@ def test_builder_of_nothing():
 
 
 def built_in_batches(counts, grid, n_batches):
-    """The summary of a dataset whose records were dealt out to batches."""
+    """The summary of a dataset with its records divided among batches."""
     cells = np.repeat(np.arange(int(grid.end[0])), counts)
     records = grid.lower_edges(cells, 0)
     builder = SummaryBuilder(grid, 0)

@@ -100,7 +100,7 @@ def test_draws_follow_the_distribution():
 
 @pytest.mark.parametrize("n_records", [1, 2])
 def test_samples_stay_within_eps_and_notice_1_3_eps(n_records):
-    """By how often a label with so many records is released, and with one record more."""
+    """Compare how often a label is released with n records and with one more."""
     eps = 1.0
     # So that the largest noise has exactly this probability, and nothing is left of delta.
     delta = CountedSelection(eps, 0.1).largest_noise_probability(2) * (1 + 1e-5)

@@ -71,7 +71,7 @@ def test_error_in_rank_of_rounding_is_below_one_in_a_hundred_thousand_of_a_bin()
 
 @pytest.mark.parametrize("n_rows", [1_000, 100_000])
 def test_a_fit_rounds_within_a_tenth_of_its_noise(n_rows):
-    """By the count that it releases: so more rows have more digits."""
+    """The released count determines the rounding, so more rows give more digits."""
     x = np.random.default_rng(0).lognormal(3, 2, (n_rows, 1))
     fitted = DPKBinsDiscretizer(5, eps=1.0, random_state=0).fit(x)
     inner = fitted.bin_edges_[0][1:-1]
