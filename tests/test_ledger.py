@@ -106,7 +106,7 @@ def test_a_ledger_takes_releases_with_and_without_rho_in_any_order(path, first):
         ledger.spend(loss, what="a release")
     assert ledger.spent().eps == pytest.approx(first.eps + 0.95)
     assert ledger.remaining().eps == pytest.approx(2.0 - ledger.spent().eps)
-    assert "delta spent in 4 releases" in repr(ledger)
+    assert "delta (half of the ledger's) spent in 4 releases" in repr(ledger)
     reopened = PrivacyLedger(path)
     assert reopened.spent() == ledger.spent()
     assert reopened.records()[1].eps_in_ledger == 0.5

@@ -397,7 +397,7 @@ def test_a_reservation_charges_a_whole_search_before_it_starts(data):
         search.fit(*data)
     assert ledger.spent().eps == 2.0
     first, *fits = ledger.records()
-    assert first.what == "reservation for 5 private fits" and first.eps == 2.0
+    assert first.what == "a reservation for 5 private fits" and first.eps == 2.0
     assert [record.what for record in fits] == ["Binner.fit"] * 5
     assert [record.eps for record in fits] == [0.0] * 5
     assert fits[0].detail == "eps=0.25, delta=0, rho=0.00260417, paid by a reservation"

@@ -340,7 +340,7 @@ class PrivacyLedger:
         n_fits = getattr(plan, "n_fits", len(losses))
         paid = access.commit(
             replace(loss, release_id=new_release_id()),
-            _facts(access, loss, what=f"reservation for {n_fits} private fits"),
+            _facts(access, loss, what=f"a reservation for {n_fits} private fits"),
             from_reservation=False,
         )
         return Reservation(access.store, paid)

@@ -194,7 +194,8 @@ def sentence(summary: Summary) -> str:
     parts = [f"{spent:g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(summary)]
     failure = summary.totals.amounts().failure
     if parts and failure > 0:
-        parts.append(f"{failure:g} of {(summary.caps.delta or 0.0) / 2:g} delta")
+        half = (summary.caps.delta or 0.0) / 2
+        parts.append(f"{failure:g} of {half:g} delta (half of the ledger's)")
     spent = " and ".join(parts) or in_words(total_of(summary))
 
     totals = summary.totals
