@@ -438,6 +438,12 @@ def test_rows_without_a_label_have_no_private_key_and_raise_nothing(by):
     assert count_keys([table[name] for name in by], None) == {key: 1}
 
 
+def test_public_keys_may_come_from_an_iterator():
+    by = np.array(["a", "b"] * 20)
+    found = dp_quantiles(np.arange(40.0), 0.5, by=by, keys=(key for key in "ab"))
+    assert list(found.index) == ["a", "b"]
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 2), (0, 0), (2, 1)])
 def test_a_batch_without_a_label_or_a_row_raises_nothing(order):
     cells = ([(1, 2)] * 50, ["Bern"] * 50, [])

@@ -1,6 +1,6 @@
 """Descriptions by segment, for `by` and `keys` of `dp_describe` and `dp_quantiles`."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpq_sklearn.accounting.losses import PrivacyLoss
@@ -56,6 +56,7 @@ def release_segments(
         words = f"segments by {by}, found privately"
         about_keys = f"for {words}"
     else:
+        keys = list(keys) if isinstance(keys, Iterator) else keys  # they are read twice
         segments = checked_keys(keys, len(names))
         plan = plan_public_segments(request, segments)
         words = f"{len(segments.keys)} segments by {by}"
