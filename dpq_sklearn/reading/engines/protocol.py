@@ -1,7 +1,8 @@
 """The protocol of a source: the rows of a fit, in memory or in partitions on many machines.
 
-An engine such as Dask is one module with one class, which implements `Source`. `registry.source_of`
-chooses the class by the type of the container. Nothing else in the package depends on the engine.
+An engine such as Dask has a class that implements `Source`. For releases by segment, it has another
+class, which implements `reading.segments.SegmentedSource`. `registry` chooses the class by the type
+of the container.
 """
 
 from collections import Counter
