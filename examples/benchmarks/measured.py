@@ -80,6 +80,8 @@ SOURCES = {
     "budget_shares": Source("private_models", "measure_shares", 20, 0, MODELS_OF_OTHERS),
     "scalings": Source("private_models", "measure_scalings", 20, 0),
     "people": Source("people", "measure", 100, 20),
+    # Privacy: samples instead of trials
+    "audit": Source("audit", "measure", 6000, 0),
     # Other mechanisms and libraries
     "peers": Source("peers", "measure", 40, 0, LIBRARIES),
     "paper_eps": Source("paper_tables", "measure_eps", 20, 0),
