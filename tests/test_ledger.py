@@ -29,9 +29,17 @@ from dpq_sklearn.accounting.losses import (
 )
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger.access import BudgetExceededError
-from dpq_sklearn.ledger.contents import Caps, LedgerError, Row, Summary, Totals, new_row
+from dpq_sklearn.ledger.contents import (
+    Caps,
+    LedgerError,
+    Row,
+    Summary,
+    Totals,
+    new_row,
+    new_summary,
+)
 from dpq_sklearn.ledger.ledger import PrivacyLedger, charge, opened
-from dpq_sklearn.ledger.views import BudgetLeft, budget_left
+from dpq_sklearn.ledger.views import BudgetLeft, budget_left, spent_of_caps
 
 
 @pytest.fixture
@@ -154,6 +162,13 @@ def test_a_ledger_with_the_smallest_delta_counts_pure_eps():
     assert ledger.remaining() == (1.0, 0.0)
     dp_count(np.zeros(10), eps=1.0, delta=smallest, ledger=ledger)
     assert ledger.spent().eps == 1.0
+
+
+def test_a_cap_on_eps_that_another_tool_stored_without_a_delta_has_none():
+    summary = new_summary(Caps(2.0, None, None), Neighbours.ROWS)
+    assert spent_of_caps(summary, [ONLY_APPROXIMATE]) == [("eps", math.inf, 2.0)]
+    assert spent_of_caps(summary, [pure(0.5)]) == [("eps", 0.5, 2.0)]
+    assert budget_left(summary) == (2.0, None)
 
 
 def test_known_pure_eps_of_releases_with_a_delta_counts():

@@ -604,3 +604,11 @@ def test_small_segments_are_named_in_the_warning(survey):
             keys=[("east", 1), ("north", 1)],
             random_state=0,
         )
+
+
+@pytest.mark.parametrize("by", [np.array(["private", "a"]), pd.Series(["private", "a"])])
+def test_labels_in_place_of_a_name_are_refused_by_type_and_shape(by):
+    frame = pd.DataFrame({"x": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="by must be the name of a column") as caught:
+        dp_describe(frame, by=by, keys=["a"])
+    assert "private" not in str(caught.value)

@@ -68,7 +68,7 @@ UNREADABLE = "(a record that cannot be read)"
 
 def total_of(summary: Summary, more: Sequence[PrivacyLoss] = ()) -> PrivacyLoss:
     """Return the cost of all releases of a ledger together, and of `more` losses."""
-    total = _stated(_amounts(summary, more), summary.caps.delta)
+    total = _stated(_amounts(summary, more), summary.caps)
     os_randomness = summary.totals.n_seeded == 0 and all(loss.os_randomness for loss in more)
     return replace(total, neighbours=summary.neighbours, os_randomness=os_randomness)
 
@@ -77,9 +77,11 @@ def _amounts(summary: Summary, more: Sequence[PrivacyLoss]) -> Amounts:
     return sum_of_amounts([summary.totals.amounts(), *map(amounts_of, more)])
 
 
-def _stated(total: Amounts, delta: float | None) -> PrivacyLoss:
-    """Return the loss that a ledger with this delta states. Without a delta, amounts add up."""
-    return total.loss() if delta is None else stated_at(total, delta)
+def _stated(total: Amounts, caps: Caps) -> PrivacyLoss:
+    """Return the loss that a ledger states. Without a cap on eps and a delta, amounts add up."""
+    if caps.eps is None and caps.delta is None:
+        return total.loss()
+    return stated_at(total, caps.delta or 0.0)
 
 
 def spent_of_caps(
@@ -88,7 +90,7 @@ def spent_of_caps(
     """Return the unit of each cap, the total in this unit, and the cap."""
     caps = summary.caps
     total = _amounts(summary, more)
-    eps = _stated(total, caps.delta).eps
+    eps = _stated(total, caps).eps
     rho = total.rho if covers_failures(caps.delta or 0.0, total) else math.inf
     amounts = (("eps", eps, caps.eps), ("rho", rho, caps.rho))
     return [(unit, spent, cap) for unit, spent, cap in amounts if cap is not None]
@@ -96,21 +98,21 @@ def spent_of_caps(
 
 def eps_in_ledger(losses: Iterable[PrivacyLoss], caps: Caps) -> float:
     """Return the eps that a ledger with these caps counts for releases if there are no others."""
-    return _stated(sum_of_amounts(map(amounts_of, losses)), caps.delta).eps
+    return _stated(sum_of_amounts(map(amounts_of, losses)), caps).eps
 
 
 def budget_left(summary: Summary) -> BudgetLeft:
     """Return the largest pure eps and the largest rho that the ledger does not refuse."""
     caps = summary.caps
     spent = summary.totals.amounts()
-    is_pure = caps.eps is not None and caps.delta == 0
+    is_pure = caps.eps is not None and not caps.delta
     if caps.is_set and not covers_failures(caps.delta or 0.0, spent):
         return BudgetLeft(0.0, None if is_pure else 0.0)
 
     eps = math.inf
     rho = math.inf
 
-    if caps.eps is not None and caps.delta == 0:
+    if caps.eps is not None and not caps.delta:
         eps = max(caps.eps - spent.pure_eps, 0.0)
     elif caps.eps is not None:
         delta = cast(float, caps.delta)

@@ -70,7 +70,7 @@ def check_container(table):
 def check_library_of(table):
     """Raise if pandas is needed and not installed."""
     if library_of(table) != "polars":
-        optional_module("pandas", "dp_describe", "pandas")
+        optional_module("pandas", "a description by segment", "pandas")
 
 
 def make_description(table, probabilities, counts, values):

@@ -1,5 +1,7 @@
 """A private description of a table: how many values its columns have, and their quantiles."""
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from dpq_sklearn.accounting.budgets import TotalBudget
@@ -227,7 +229,13 @@ def _names_in(by):
     """Return the names of the columns of labels: a list, empty for None."""
     if by is None:
         return []
-    return list(by) if isinstance(by, (list, tuple)) else [by]
+    names = list(by) if isinstance(by, (list, tuple)) else [by]
+    if not all(isinstance(name, Hashable) for name in names):
+        raise ValueError(
+            f"by must be the name of a column, or a list of names, got {shown(by)}. For labels in "
+            "an array of their own, use dp_quantiles."
+        )
+    return names
 
 
 def _source(table, by, groups, n_jobs):
