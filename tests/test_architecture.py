@@ -85,11 +85,11 @@ def methods_of(path, name):
 
 
 def test_every_engine_implements_the_protocol_of_a_source():
-    engines = PACKAGE / "reading" / "engines"
-    protocol = methods_of(engines / "protocol.py", "Source")
+    sources = PACKAGE / "reading" / "sources"
+    protocol = methods_of(sources / "protocol.py", "Source")
     assert {"typed_rows", "read", "map_rows"} <= protocol
     for engine in ("memory", "dask", "spark"):
-        assert protocol <= methods_of(engines / f"{engine}.py", f"{engine.title()}Source"), engine
+        assert protocol <= methods_of(sources / f"{engine}.py", f"{engine.title()}Source"), engine
 
 
 def test_only_the_compat_module_imports_private_names_of_sklearn():

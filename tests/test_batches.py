@@ -25,7 +25,7 @@ from dpq_sklearn import (
     PrivacyLedger,
 )
 from dpq_sklearn.mechanisms.registry import MECHANISMS
-from dpq_sklearn.reading.engines import batches as batches_module
+from dpq_sklearn.reading.sources import batches as batches_module
 from dpq_sklearn.reading.threads import Progress, blocks_of_columns, blocks_of_rows, in_threads
 
 TRANSFORMERS = [DPKBinsDiscretizer, DPQuantileTransformer, DPRobustScaler]

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from dpq_sklearn import DPKBinsDiscretizer, DPQuantileTransformer, dp_quantiles, sanitize
 from dpq_sklearn.checks import UNBOUNDED
 from dpq_sklearn.reading.containers import dtypes_of
-from dpq_sklearn.reading.engines import memory
 from dpq_sklearn.reading.schema import within_schema
+from dpq_sklearn.reading.sources import memory
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")
 

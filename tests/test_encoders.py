@@ -34,7 +34,7 @@ from dpq_sklearn import (
 )
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.reading.categories import count_columns
-from dpq_sklearn.reading.engines.registry import source_of
+from dpq_sklearn.reading.sources.registry import source_of
 from dpq_sklearn.releases.categories import plan_categories
 from tests.planning import give_releases_one_id_and_time
 from tests.test_partition_selection import CONFIDENCE, below_exp

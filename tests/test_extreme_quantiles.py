@@ -15,7 +15,7 @@ from dpq_sklearn.mechanisms.extreme_quantiles import (
     is_extreme,
     with_helpers,
 )
-from dpq_sklearn.reading.engines.memory import MemorySource
+from dpq_sklearn.reading.sources.memory import MemorySource
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, Request

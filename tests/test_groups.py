@@ -39,8 +39,8 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.mechanisms.agg_tree import tree_counts
-from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.groups import _FEW_ROWS, checked_groups, weights_of_rows
+from dpq_sklearn.reading.sources.memory import MemorySource
 from dpq_sklearn.reading.summaries import summarize
 from tests.enumeration import around_cells, place_weights, tiny_grid, whole_node
 from tests.planning import give_releases_one_id_and_time, request_of

@@ -7,9 +7,9 @@ from dpq_sklearn import DPRobustScaler, PrivacyLedger, dp_quantiles
 from dpq_sklearn.engine.grid import make_grid, units_between
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
-from dpq_sklearn.reading.engines import memory
-from dpq_sklearn.reading.engines.batches import Batches
-from dpq_sklearn.reading.engines.memory import MemorySource
+from dpq_sklearn.reading.sources import memory
+from dpq_sklearn.reading.sources.batches import Batches
+from dpq_sklearn.reading.sources.memory import MemorySource
 from dpq_sklearn.releases.values import shortest_decimals, values_of_columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpq_sklearn.PrivacyNoiseWarning")

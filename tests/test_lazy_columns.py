@@ -10,7 +10,7 @@ from dpq_sklearn.engine.lazy_columns import LazyColumn, LazyColumns
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.sorted_ranks import SortedRanks
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
-from dpq_sklearn.reading.engines import memory
+from dpq_sklearn.reading.sources import memory
 from dpq_sklearn.reading.summaries import summarize
 
 # Overflows are as quiet as in a release.

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpq_sklearn import PrivacyLedger, PrivacyLoss, dp_quantiles, sanitize
-from dpq_sklearn.reading.engines import memory as memory_module
+from dpq_sklearn.reading.sources import memory as memory_module
 from dpq_sklearn.releases import plans as plans_module
 from dpq_sklearn.statistics import quantiles as quantiles_module
 

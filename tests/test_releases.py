@@ -8,7 +8,7 @@ import pytest
 
 from dpq_sklearn.accounting.budgets import TotalBudget
 from dpq_sklearn.engine.random import make_randomness
-from dpq_sklearn.reading.engines.memory import MemorySource
+from dpq_sklearn.reading.sources.memory import MemorySource
 from dpq_sklearn.releases.plans import PlanChoice, plan_choice, plan_quantiles
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, CountRole, even_probabilities

@@ -21,8 +21,6 @@ from dpq_sklearn import (
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.reading import summaries
-from dpq_sklearn.reading.engines.memory import MemorySource
-from dpq_sklearn.reading.engines.registry import segments_of
 from dpq_sklearn.reading.groups import weights_of_rows
 from dpq_sklearn.reading.segments import (
     MOST_SEGMENTS,
@@ -33,6 +31,8 @@ from dpq_sklearn.reading.segments import (
     records_of_segments,
     summaries_of_segments,
 )
+from dpq_sklearn.reading.sources.memory import MemorySource
+from dpq_sklearn.reading.sources.registry import segments_of
 from dpq_sklearn.releases.plans import plan_description
 from tests.enumeration import aq_distribution, renyi_divergence, tiny_grid, worst_log_ratio
 from tests.planning import request_of

@@ -21,8 +21,8 @@ from dpq_sklearn import (
     dp_describe,
 )
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.reading.engines.memory import MemorySource
-from dpq_sklearn.reading.engines.registry import source_of
+from dpq_sklearn.reading.sources.memory import MemorySource
+from dpq_sklearn.reading.sources.registry import source_of
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION
 from tests.marks import WITHOUT_JAVA, has_java
 
@@ -339,7 +339,7 @@ def test_a_job_that_fails_leaves_nothing_and_tells_no_cell(spark, frame, tmp_pat
 
 def test_errors_of_executors_have_no_words_of_others():
     """An error of our code in an executor is reported by its type only."""
-    from dpq_sklearn.reading.engines import spark as module
+    from dpq_sklearn.reading.sources import spark as module
 
     def function(batches):
         raise KeyError("a secret cell")

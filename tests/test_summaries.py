@@ -15,14 +15,14 @@ from dpq_sklearn.engine.grid import make_grid
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT
 from dpq_sklearn.engine.weighted_ranks import WeightedRanks
 from dpq_sklearn.reading import summaries as summaries_module
-from dpq_sklearn.reading.engines.partitions import (
+from dpq_sklearn.reading.sources.partitions import (
     MOST_RANGES,
     PartitionSummary,
     merged_partitions,
     ranges_of_summary,
     summary_of_ranges,
 )
-from dpq_sklearn.reading.engines.people import summary_of_people
+from dpq_sklearn.reading.sources.people import summary_of_people
 from dpq_sklearn.reading.summaries import (
     EMPTY_SUMMARY,
     SUMMARY_RESOLUTION,

@@ -39,11 +39,11 @@ from dpq_sklearn.reading.containers import (
     no_data_in_frames,
     no_table_in_words,
 )
-from dpq_sklearn.reading.engines.batches import Batches
-from dpq_sklearn.reading.engines.protocol import RowMap
-from dpq_sklearn.reading.engines.registry import source_of
 from dpq_sklearn.reading.groups import checked_groups
 from dpq_sklearn.reading.priors import mark_as_released
+from dpq_sklearn.reading.sources.batches import Batches
+from dpq_sklearn.reading.sources.protocol import RowMap
+from dpq_sklearn.reading.sources.registry import source_of
 from dpq_sklearn.reading.threads import Progress, check_n_jobs
 from dpq_sklearn.releases.release import pay, release
 

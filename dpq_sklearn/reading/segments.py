@@ -35,13 +35,13 @@ from dpq_sklearn.reading.containers import (
     readable_columns,
     table_with_dtypes,
 )
-from dpq_sklearn.reading.engines.batches import check_names_of_batch
-from dpq_sklearn.reading.engines.memory import MemorySource
-from dpq_sklearn.reading.engines.partitions import PartitionSummary
-from dpq_sklearn.reading.engines.people import weights_in_order
-from dpq_sklearn.reading.engines.protocol import Records
 from dpq_sklearn.reading.groups import people_of_rows, weights_and_number
 from dpq_sklearn.reading.quantities import names_of, selected_columns, table_of_quantities
+from dpq_sklearn.reading.sources.batches import check_names_of_batch
+from dpq_sklearn.reading.sources.memory import MemorySource
+from dpq_sklearn.reading.sources.partitions import PartitionSummary
+from dpq_sklearn.reading.sources.people import weights_in_order
+from dpq_sklearn.reading.sources.protocol import Records
 from dpq_sklearn.reading.summaries import (
     EMPTY_SUMMARY,
     SUMMARY_RESOLUTION,

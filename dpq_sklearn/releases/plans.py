@@ -26,7 +26,7 @@ from dpq_sklearn.engine.random import Randomness
 from dpq_sklearn.engine.ranks import RECORD_WEIGHT, Ranks
 from dpq_sklearn.mechanisms.noise import CountNoise
 from dpq_sklearn.mechanisms.protocol import Mechanism, computed_once, draw_columns
-from dpq_sklearn.reading.engines.protocol import Records, Source
+from dpq_sklearn.reading.sources.protocol import Records, Source
 from dpq_sklearn.releases.request import Column, CountRole, Request
 from dpq_sklearn.releases.values import (
     TOLERANCE_WITHOUT_COUNT,

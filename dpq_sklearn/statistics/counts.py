@@ -11,8 +11,8 @@ from dpq_sklearn.dates import dates_in_list, days_of, kind_of, nearest_dates, nu
 from dpq_sklearn.engine.random import make_randomness
 from dpq_sklearn.reading.containers import checked_column, kinds_of_columns, no_data_in_frames
 from dpq_sklearn.reading.counted import Histogram, Rows, n_rows
-from dpq_sklearn.reading.engines.memory import without_column
 from dpq_sklearn.reading.groups import checked_groups
+from dpq_sklearn.reading.sources.memory import without_column
 from dpq_sklearn.releases.plans import plan_counts, units_of_neighbours
 from dpq_sklearn.releases.release import pay, release
 

@@ -20,10 +20,10 @@ from dpq_sklearn.reading.describe_format import (
     make_segmented_description,
     read_description,
 )
-from dpq_sklearn.reading.engines.batches import Batches
-from dpq_sklearn.reading.engines.registry import segments_of, source_of
 from dpq_sklearn.reading.priors import priors_of_features, refuse_private_rows
 from dpq_sklearn.reading.quantities import names_of, table_of_quantities
+from dpq_sklearn.reading.sources.batches import Batches
+from dpq_sklearn.reading.sources.registry import segments_of, source_of
 from dpq_sklearn.reading.threads import check_n_jobs
 from dpq_sklearn.releases.plans import plan_description
 from dpq_sklearn.releases.release import pay, release

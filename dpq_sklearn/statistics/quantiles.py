@@ -29,11 +29,11 @@ from dpq_sklearn.reading.describe_format import (
     make_segmented_quantiles,
     names_of_labels,
 )
-from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.groups import checked_groups
 from dpq_sklearn.reading.priors import prior_of_column, refuse_private_rows
 from dpq_sklearn.reading.schema import within_schema
 from dpq_sklearn.reading.segments import SegmentedTable, columns_of_segments
+from dpq_sklearn.reading.sources.memory import MemorySource
 from dpq_sklearn.releases.plans import plan_quantiles
 from dpq_sklearn.releases.release import pay, release
 from dpq_sklearn.releases.request import Column, CountRole, Request

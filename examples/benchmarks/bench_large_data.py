@@ -20,7 +20,7 @@ from timing import best_seconds, print_machine, seconds
 
 from dpq_sklearn import DPKBinsDiscretizer
 from dpq_sklearn.engine.grid import make_grid
-from dpq_sklearn.reading.engines.partitions import ranges_of_summary, summary_of_ranges
+from dpq_sklearn.reading.sources.partitions import ranges_of_summary, summary_of_ranges
 from dpq_sklearn.reading.summaries import (
     SUMMARY_RESOLUTION,
     Summary,

@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame, functions, types
 
 from dpq_sklearn.reading.categories import count_columns, merged_counts, table_of_categories
 from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_columns
-from dpq_sklearn.reading.engines.partitions import (
+from dpq_sklearn.reading.quantities import named_types, no_quantities
+from dpq_sklearn.reading.sources.partitions import (
     MOST_RANGES,
     PartitionSummary,
     check_output,
@@ -29,9 +30,8 @@ from dpq_sklearn.reading.engines.partitions import (
     run_job,
     summary_of_ranges,
 )
-from dpq_sklearn.reading.engines.people import summary_of_people
-from dpq_sklearn.reading.engines.protocol import Records
-from dpq_sklearn.reading.quantities import named_types, no_quantities
+from dpq_sklearn.reading.sources.people import summary_of_people
+from dpq_sklearn.reading.sources.protocol import Records
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder, merge
 
 _ARROW_TYPES = {

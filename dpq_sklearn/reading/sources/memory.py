@@ -17,9 +17,9 @@ from dpq_sklearn.reading.containers import (
     readable_columns,
     table_with_dtypes,
 )
-from dpq_sklearn.reading.engines.protocol import Records
 from dpq_sklearn.reading.groups import checked_groups, weights_of_rows
 from dpq_sklearn.reading.quantities import names_of, table_of_quantities
+from dpq_sklearn.reading.sources.protocol import Records
 from dpq_sklearn.reading.summaries import sorted_by_cell
 from dpq_sklearn.reading.threads import blocks_of_columns, in_threads
 

@@ -13,8 +13,8 @@ from zlib import crc32
 import numpy as np
 
 from dpq_sklearn.reading.containers import checked_table, read_matrix, readable_columns
-from dpq_sklearn.reading.engines.partitions import PartitionSummary
 from dpq_sklearn.reading.groups import weights_of_rows
+from dpq_sklearn.reading.sources.partitions import PartitionSummary
 from dpq_sklearn.reading.summaries import summarize
 
 # The types of these libraries have a known `==`.

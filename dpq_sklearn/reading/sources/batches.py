@@ -9,9 +9,9 @@ from itertools import chain
 
 from dpq_sklearn.reading.categories import count_columns, merged_counts
 from dpq_sklearn.reading.containers import read_matrix, readable_columns
-from dpq_sklearn.reading.engines.protocol import Records
 from dpq_sklearn.reading.groups import weights_and_number
 from dpq_sklearn.reading.quantities import names_of, table_of_quantities
+from dpq_sklearn.reading.sources.protocol import Records
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, SummaryBuilder
 from dpq_sklearn.reading.threads import Progress, blocks_of_columns, in_threads
 

@@ -1,9 +1,9 @@
-"""The engine of each kind of container."""
+"""The source of each kind of container."""
 
 from dpq_sklearn.reading.containers import library_of
-from dpq_sklearn.reading.engines.batches import Batches
-from dpq_sklearn.reading.engines.memory import MemorySource
 from dpq_sklearn.reading.segments import SegmentedBatches, SegmentedTable
+from dpq_sklearn.reading.sources.batches import Batches
+from dpq_sklearn.reading.sources.memory import MemorySource
 
 
 def source_of(X, groups=None, n_jobs=None, name="X"):
@@ -13,12 +13,12 @@ def source_of(X, groups=None, n_jobs=None, name="X"):
     """
     library = library_of(X)
     if library in ("dask", "dask_expr"):
-        from dpq_sklearn.reading.engines.dask import DaskSource
+        from dpq_sklearn.reading.sources.dask import DaskSource
 
         return DaskSource(X, groups)
 
     if library == "pyspark":
-        from dpq_sklearn.reading.engines.spark import SparkSource
+        from dpq_sklearn.reading.sources.spark import SparkSource
 
         return SparkSource(X, groups)
 
@@ -37,12 +37,12 @@ def segments_of(table, by, groups=None, n_jobs=None):
 
     library = library_of(table)
     if library in ("dask", "dask_expr"):
-        from dpq_sklearn.reading.engines.dask_segments import DaskSegments
+        from dpq_sklearn.reading.sources.dask_segments import DaskSegments
 
         return DaskSegments(source_of(table, groups), by)
 
     if library == "pyspark":
-        from dpq_sklearn.reading.engines.spark_segments import SparkSegments
+        from dpq_sklearn.reading.sources.spark_segments import SparkSegments
 
         return SparkSegments(source_of(table, groups), by)
 

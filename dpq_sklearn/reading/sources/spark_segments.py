@@ -10,18 +10,6 @@ import numpy as np
 from dpq_sklearn.engine.grid import Grid
 from dpq_sklearn.reading.categories import table_of_categories
 from dpq_sklearn.reading.containers import checked_table, read_matrix
-from dpq_sklearn.reading.engines.protocol import Records
-from dpq_sklearn.reading.engines.spark import (
-    SparkSource,
-    collected_counts,
-    collected_summary,
-    counts_of_tables,
-    numbered_columns,
-    packed,
-    sum_of_counts,
-    tables_of,
-    tables_of_people,
-)
 from dpq_sklearn.reading.groups import people_of_rows
 from dpq_sklearn.reading.segments import (
     Key,
@@ -33,6 +21,18 @@ from dpq_sklearn.reading.segments import (
     positions_of_labels,
     records_of_segments,
     summary_of_people_by_segment,
+)
+from dpq_sklearn.reading.sources.protocol import Records
+from dpq_sklearn.reading.sources.spark import (
+    SparkSource,
+    collected_counts,
+    collected_summary,
+    counts_of_tables,
+    numbered_columns,
+    packed,
+    sum_of_counts,
+    tables_of,
+    tables_of_people,
 )
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION, merge
 

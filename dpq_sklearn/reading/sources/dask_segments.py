@@ -11,18 +11,6 @@ import pandas
 
 from dpq_sklearn.engine.grid import Grid
 from dpq_sklearn.reading.containers import checked_table, read_matrix
-from dpq_sklearn.reading.engines.dask import (
-    DaskSource,
-    frame_of_forms,
-    is_made_of_objects,
-    merged_in_a_tree,
-)
-from dpq_sklearn.reading.engines.partitions import (
-    merged_partition_counts,
-    result_or_raise,
-    run_job,
-)
-from dpq_sklearn.reading.engines.protocol import Records
 from dpq_sklearn.reading.groups import people_of_rows
 from dpq_sklearn.reading.quantities import table_of_quantities
 from dpq_sklearn.reading.segments import (
@@ -36,6 +24,18 @@ from dpq_sklearn.reading.segments import (
     records_of_segments,
     summary_of_people_by_segment,
 )
+from dpq_sklearn.reading.sources.dask import (
+    DaskSource,
+    frame_of_forms,
+    is_made_of_objects,
+    merged_in_a_tree,
+)
+from dpq_sklearn.reading.sources.partitions import (
+    merged_partition_counts,
+    result_or_raise,
+    run_job,
+)
+from dpq_sklearn.reading.sources.protocol import Records
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION
 
 

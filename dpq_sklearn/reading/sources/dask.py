@@ -22,7 +22,9 @@ from dpq_sklearn.reading.categories import (
     table_of_categories,
 )
 from dpq_sklearn.reading.containers import checked_table, library_of, read_matrix
-from dpq_sklearn.reading.engines.partitions import (
+from dpq_sklearn.reading.groups import checked_groups
+from dpq_sklearn.reading.quantities import positions_of_quantities
+from dpq_sklearn.reading.sources.partitions import (
     check_output,
     counts_of_partition,
     merged_partition_counts,
@@ -32,10 +34,8 @@ from dpq_sklearn.reading.engines.partitions import (
     side_by_side,
     summary_of_partition,
 )
-from dpq_sklearn.reading.engines.people import keys_of_labels, summary_of_people
-from dpq_sklearn.reading.engines.protocol import Records
-from dpq_sklearn.reading.groups import checked_groups
-from dpq_sklearn.reading.quantities import positions_of_quantities
+from dpq_sklearn.reading.sources.people import keys_of_labels, summary_of_people
+from dpq_sklearn.reading.sources.protocol import Records
 from dpq_sklearn.reading.summaries import SUMMARY_RESOLUTION
 
 DASK = ("dask", "dask_expr")  # the libraries of its collections

@@ -1,1 +1,0 @@
-"""Engines: sources of rows in memory, in batches or on many machines, behind one protocol."""

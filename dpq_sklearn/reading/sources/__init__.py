@@ -1,0 +1,1 @@
+"""Sources of rows, in memory, in batches or on many machines, behind one protocol."""
