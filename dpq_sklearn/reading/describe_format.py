@@ -311,7 +311,9 @@ def _series_of_labels(labels):
     import polars
 
     with suppress(Exception):  # of several types, of text that is not valid Unicode
-        return polars.Series(labels)
+        series = polars.Series(labels)
+        if series.null_count() <= sum(label is None for label in labels):
+            return series  # otherwise an older polars has dropped labels of another type
 
     forms = list(map(public_form, labels))
     numbers = array_of_categories(forms)
