@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from dpq_sklearn.accounting.budgets import Budget, Cost, TotalBudget, Unit
 from dpq_sklearn.accounting.conversions import rho_of_approximate_dp, rho_of_pure
-from dpq_sklearn.accounting.losses import PrivacyLoss
+from dpq_sklearn.accounting.losses import PrivacyLoss, half_of_delta
 from dpq_sklearn.accounting.neighbours import Neighbours
 
 
@@ -66,7 +66,7 @@ def basic_compositions(
     compositions = [_basic_composition(budget, shares, count_budget)]
 
     if total.delta > 0:
-        delta = total.delta / 2 if has_ledger else total.delta
+        delta = half_of_delta(total.delta) if has_ledger else total.delta
         rho = _rho_beside_count(replace(total, delta=delta), count_budget, count_is_apart)
         if rho > 0:
             budget = Budget(rho, Unit.RHO, n_segments)

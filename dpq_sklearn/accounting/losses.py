@@ -204,7 +204,20 @@ def compose(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
     )
 
 
-def _pure_eps(loss: PrivacyLoss) -> float:
+class _Stated(Protocol):
+    """A loss, or a row of a ledger."""
+
+    @property
+    def eps(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def rho(self) -> float: ...
+    @property
+    def pure_eps(self) -> float | None: ...
+
+
+def _pure_eps(loss: _Stated) -> float:
     return math.inf if loss.pure_eps is None else loss.pure_eps
 
 
@@ -252,19 +265,6 @@ class Amounts(NamedTuple):
         )
 
 
-class _Stated(Protocol):
-    """A loss, or a row of a ledger."""
-
-    @property
-    def eps(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def rho(self) -> float: ...
-    @property
-    def pure_eps(self) -> float | None: ...
-
-
 def amounts_of(release: _Stated) -> Amounts:
     """Return the amounts that a ledger adds up for a release.
 
@@ -272,7 +272,7 @@ def amounts_of(release: _Stated) -> Amounts:
     (Kairouz, Oh, Viswanath 2015). This is how a release without a rho and a pure eps counts.
     """
     eps, delta, rho = release.eps, release.delta, release.rho
-    pure_eps = math.inf if release.pure_eps is None else release.pure_eps
+    pure_eps = _pure_eps(release)
     if rho == pure_eps == math.inf:
         return Amounts(eps, delta, rho_of_pure(eps), eps, failure=delta)
     return Amounts(eps, delta, rho, pure_eps, failure=0.0)
@@ -296,12 +296,18 @@ def stated_at(total: Amounts, delta: float) -> PrivacyLoss:
     if not covers_failures(delta, total):
         return replace(loss, eps=math.inf, pure_eps=math.inf)
 
-    from_rho = eps_of_zcdp(total.rho, delta / 2)
+    from_rho = eps_of_zcdp(total.rho, half_of_delta(delta))
     if total.pure_eps <= from_rho:
         return replace(loss, eps=total.pure_eps, delta=total.failure)
-    return replace(loss, eps=from_rho, delta=delta / 2 + total.failure, account="zCDP")
+    delta = half_of_delta(delta) + total.failure
+    return replace(loss, eps=from_rho, delta=delta, account="zCDP")
 
 
 def covers_failures(delta: float, total: Amounts) -> bool:
     """Return whether half of `delta` covers the failures."""
-    return total.failure <= delta / 2 * (1 + _ROUNDING)
+    return total.failure <= half_of_delta(delta) * (1 + _ROUNDING)
+
+
+def half_of_delta(delta: float | None) -> float:
+    """Return the half of a ledger's delta that covers failures. Rho is converted at the other."""
+    return (delta or 0.0) / 2

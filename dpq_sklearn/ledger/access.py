@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from dpq_sklearn.accounting.losses import PrivacyLoss, amounts_of, compose
+from dpq_sklearn.accounting.losses import PrivacyLoss, amounts_of, compose, half_of_delta
 from dpq_sklearn.accounting.neighbours import Neighbours
 from dpq_sklearn.ledger.contents import (
     Contents,
@@ -182,7 +182,7 @@ def _advice_about_delta(asked: PrivacyLoss, summary: Summary) -> str | None:
         )
 
     failure = amounts_of(asked).failure
-    left = max(delta / 2 - summary.totals.amounts().failure, 0.0)
+    left = max(half_of_delta(delta) - summary.totals.amounts().failure, 0.0)
     if failure <= left:
         return None
     return (

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dpq_sklearn.accounting.losses import (
     PrivacyLoss,
     amounts_of,
     covers_failures,
+    half_of_delta,
     stated_at,
     sum_of_amounts,
 )
@@ -115,8 +116,7 @@ def budget_left(summary: Summary) -> BudgetLeft:
     if caps.eps is not None and not caps.delta:
         eps = max(caps.eps - spent.pure_eps, 0.0)
     elif caps.eps is not None:
-        delta = cast(float, caps.delta)
-        rho = max(rho_of_approximate_dp(caps.eps, delta / 2) - spent.rho, 0.0)
+        rho = max(rho_of_approximate_dp(caps.eps, half_of_delta(caps.delta)) - spent.rho, 0.0)
         eps = max(caps.eps - spent.pure_eps, eps_of_pure(rho))
 
     if caps.rho is not None:
@@ -144,7 +144,7 @@ def _eps_of_each(rows: Sequence[Row], delta: float | None) -> list[float]:
 
 def _eps_of_amounts(amounts: Sequence[Amounts], delta: float) -> list[float]:
     """Return the eps of `stated_at` for each of several amounts alone."""
-    from_rho = eps_of_zcdp_each(np.array([each.rho for each in amounts]), delta / 2)
+    from_rho = eps_of_zcdp_each(np.array([each.rho for each in amounts]), half_of_delta(delta))
     return [
         min(each.pure_eps, eps) if covers_failures(delta, each) else math.inf
         for each, eps in zip(amounts, from_rho.tolist(), strict=True)
@@ -196,7 +196,7 @@ def sentence(summary: Summary) -> str:
     parts = [f"{spent:g} of {cap:g} {unit}" for unit, spent, cap in spent_of_caps(summary)]
     failure = summary.totals.amounts().failure
     if parts and failure > 0:
-        half = (summary.caps.delta or 0.0) / 2
+        half = half_of_delta(summary.caps.delta)
         parts.append(f"{failure:g} of {half:g} delta (half of the ledger's)")
     spent = " and ".join(parts) or in_words(total_of(summary))
 
